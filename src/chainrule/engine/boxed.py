@@ -1,0 +1,345 @@
+"""Boxed: what all traced values share.
+
+A box stands for a value while a transform runs: `data` is the value one level down (a number, an array, or a box of a
+lower level), `aux` what the interpreter adds (`Variable`: its node on the tape; `Dual`: its tangent), `level` the
+transform it belongs to. NumPy hands every call with a box among its arguments to us; a call goes to the highest level
+among its arguments, is opened one level, and what remains is dispatched again.
+
+`Boxed` is abstract. Its subclasses are final and all have the same slots, so that a write can raise a box to a higher
+level in place (`become`). ndarray's operators and methods are installed on it by `chainrule.rules`; nothing here knows
+a NumPy function by name.
+"""
+
+import numpy as np
+
+from chainrule.engine import level as _level
+from chainrule.errors import (
+    ChainruleError,
+    ConversionError,
+    ForeignArrayError,
+    MixedLevelError,
+    UnsupportedArgumentError,
+)
+
+
+class Boxed:
+    """A traced value. See the module's docstring."""
+
+    __slots__ = ("__weakref__", "aux", "base", "data", "level", "views")
+    __hash__ = object.__hash__
+    __array_priority__ = 1000.0
+
+    def __init__(self):
+        raise TypeError("Boxed is abstract: make a Variable or a Dual")
+
+    # -- what each interpreter defines ---------------------------------------------------------------------------------
+
+    @staticmethod
+    def process(rule, level, operands, params):
+        """Run one call of `rule` whose operands are of `level` or lower, and return boxed results."""
+        raise NotImplementedError
+
+    def constant(self, y):
+        """Box `y` at this box's level, as a value that depends on nothing."""
+        raise NotImplementedError
+
+    def alias(self):
+        """Return a new box with the same value: a name that later writes to this one can't change."""
+        box = object.__new__(self.__class__)
+        box.data, box.aux, box.level = self.data, self.aux, self.level
+        return box
+
+    def become(self, other):
+        """Take over the value, and if need be the level and kind, of `other`: what a write to this name does."""
+        self.__class__ = other.__class__
+        self.data, self.aux, self.level = other.data, other.aux, other.level
+        return self
+
+    def refuse_write(self):
+        """Raise if this value may not be changed in place. Only inputs of an eager tape may not."""
+
+    # -- NumPy's protocols -----------------------------------------------------------------------------------------------
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+        if method == "__call__" and not kwargs:
+            return CALL[ufunc](*inputs)
+        return UFUNC_METHOD[0](ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, function, types, args, kwargs):
+        if len(types) > 1:
+            for kind in types:
+                if kind is not np.ndarray and not issubclass(kind, Boxed) and not is_duck(kind, args):
+                    refuse_foreign(kind)
+                    return NotImplemented
+        return CALL[function](*args, **kwargs)
+
+    # -- what would take the number out of the box -------------------------------------------------------------------------
+
+    def __array__(self, dtype=None, copy=None):
+        raise ConversionError(
+            "np.array or np.asarray",
+            "build arrays from traced values with  np.array([x, y], like=x)  or  np.stack([x, y]);",
+            "write into a traced buffer:  a = np.zeros(n, like=x); a[0] = x;",
+            "take the plain value with  chainrule.value(x)  if no derivative is wanted.",
+        )
+
+    def __float__(self):
+        raise ConversionError(
+            "float(x), a function of the math module, or `a[i] = x` into a plain array",
+            "use NumPy's function (np.sin(x) for math.sin(x));",
+            "write into a traced buffer:  a = np.zeros(n, like=x); a[i] = x;",
+            "take the plain value with  float(chainrule.value(x))  if no derivative is wanted.",
+        )
+
+    def _no_number(self):
+        raise ConversionError(
+            "int(x), complex(x), item(), tolist() or use as an index",
+            "take the plain value with  chainrule.value(x)  if no derivative is wanted, e.g.  int(chainrule.value(x)).",
+        )
+
+    __int__ = __index__ = __complex__ = _no_number
+
+    def item(self, *args):
+        """Refuse: a Python number has no derivative."""
+        self._no_number()
+
+    def tolist(self):
+        """Refuse: Python numbers have no derivative."""
+        self._no_number()
+
+    def tobytes(self, *args):
+        """Refuse: bytes have no derivative."""
+        self._no_number()
+
+    def __bool__(self):
+        return bool(self.data)
+
+    # -- shape and text --------------------------------------------------------------------------------------------------------
+
+    @property
+    def shape(self):
+        """Tuple of lengths."""
+        data = self.data
+        return data.shape if hasattr(data, "shape") else ()
+
+    @property
+    def dtype(self):
+        """NumPy dtype of the value."""
+        data = self.data
+        return data.dtype if hasattr(data, "dtype") else np.dtype(type(data))
+
+    @property
+    def ndim(self):
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self):
+        """Number of entries."""
+        size = 1
+        for n in self.shape:
+            size *= n
+        return size
+
+    @property
+    def itemsize(self):
+        """Bytes of one entry."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self):
+        """Bytes of the value."""
+        return self.size * self.dtype.itemsize
+
+    def __len__(self):
+        shape = self.shape
+        if not shape:
+            raise TypeError("len() of unsized object")
+        return shape[0]
+
+    def __iter__(self):
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
+        return (self[i] for i in range(self.shape[0]))
+
+    def __repr__(self):
+        text = repr(value(self))
+        text = text[6:-1] if text.startswith("array(") else text
+        return f"{type(self).__name__}({text})"
+
+    def __str__(self):
+        return str(value(self))
+
+    def __format__(self, spec):
+        return format(value(self), spec)
+
+
+def value(x):
+    """Return the plain value of `x`, without derivatives: a number or an ndarray; anything untraced as it is.
+
+    Examples
+    --------
+    >>> import numpy as np, chainrule as cr
+    >>> cr.value(cr.Variable(np.array([1.0, 2.0])))
+    array([1., 2.])
+    """
+    while isinstance(x, Boxed):
+        x = x.data
+    return x
+
+
+# -- the table of calls ------------------------------------------------------------------------------------------------------
+
+
+class _Calls(dict):
+    """Function -> what to do when it is called with a traced value. Entries are built at their first use."""
+
+    def __missing__(self, function):
+        call = BUILD[0](function)
+        self[function] = call
+        return call
+
+
+CALL = _Calls()
+BUILD = [None]  # set by engine.dispatch: function -> callable, or raises NoRuleError
+UFUNC_METHOD = [None]  # set by engine.dispatch: ufunc methods and keyword arguments
+
+
+# -- operands --------------------------------------------------------------------------------------------------------------------
+
+# Types whose values may stand beside a box as plain constants.
+PLAIN = frozenset(
+    {bool, int, float, complex, np.ndarray, *(np.dtype(c).type for c in "?bBhHiIlLqQefdgFDG")}
+)
+
+_FOREIGN_ADVICE = {
+    "matrix": "use a plain array:  np.asarray(m)  (np.matrix changes the meaning of * and of shapes).",
+    "MaskedArray": "use plain arrays and np.where(mask, a, b), which differentiates.",
+    "pandas": "use the values:  s.to_numpy().",
+    "xarray": "use the values:  da.values.",
+    "polars": "use the values:  s.to_numpy().",
+}
+
+
+def refuse_foreign(kind):
+    """Raise with advice for array types that are known not to work."""
+    root = kind.__module__.partition(".")[0]
+    for name in (kind.__name__, root):
+        if name in _FOREIGN_ADVICE:
+            raise ForeignArrayError(f"{root}.{kind.__name__}", _FOREIGN_ADVICE[name])
+
+
+def is_duck(kind, args):
+    """Tell whether some box among `args` holds an array of this foreign type, which then may stand beside it."""
+    for a in args:
+        if isinstance(a, Boxed) and type(value(a)) is kind:
+            return True
+        if isinstance(a, list | tuple) and is_duck(kind, a):
+            return True
+    return False
+
+
+def as_operand(x, operands):
+    """Return `x` as an operand; `NotImplemented` for a foreign type, an error with advice for those known not to work."""
+    kind = x.__class__
+    if kind in PLAIN or isinstance(x, Boxed):
+        return x
+    if isinstance(x, list | tuple):
+        return np.asarray(x)
+    if isinstance(x, np.generic):
+        return x
+    refuse_foreign(kind)
+    if isinstance(x, np.ndarray):
+        for parent in kind.__mro__[:-1]:
+            refuse_foreign(parent)
+        return x.view(np.ndarray) if not hasattr(kind, "__array_ufunc__") else x
+    if is_duck(kind, operands):
+        return x
+    if isinstance(x, int | float | complex) or x is None:
+        return x
+    if hasattr(kind, "__array_ufunc__") or hasattr(kind, "__array_function__") or not hasattr(kind, "__array__"):
+        return NotImplemented
+    return np.asarray(x)
+
+
+def dispatch(rule, operands, params):
+    """Run `rule` on `operands`, at least one of which should be boxed, at the highest level among them."""
+    top = None
+    level = 0
+    mixed = plain = True
+    for x in operands:
+        if isinstance(x, Boxed):
+            if top is None:
+                top, level, mixed = x, x.level, False
+            elif x.level != level:
+                mixed = True
+                if x.level > level:
+                    top, level = x, x.level
+            elif x.__class__ is not top.__class__:
+                raise MixedLevelError()
+        elif x.__class__ not in PLAIN:
+            plain = False
+    if top is None:
+        refuse_hidden(rule, params)
+        return rule.apply(operands, params)
+    for name in params:
+        if isinstance(params[name], Boxed) and name not in rule.affine:
+            raise UnsupportedArgumentError(
+                rule.name, name, "is a traced value, and has no derivative", "pass  chainrule.stop_gradient(...)  there."
+            )
+    if not plain:
+        operands = tuple([as_operand(x, operands) for x in operands])
+        if any(x is NotImplemented for x in operands):
+            return NotImplemented
+    if mixed:
+        operands = tuple([lowered(x, level) for x in operands])
+    if _level.paused and _level.is_paused(level):
+        y = rule.apply(tuple([x.data if isinstance(x, Boxed) and x.level == level else x for x in operands]), params)
+        return map_outputs(top.constant, y)
+    return top.process(rule, level, operands, params)
+
+
+def lowered(x, level):
+    """Return an operand as it may be kept: a box of a lower level under a name of its own, since its holder may write to it."""
+    if isinstance(x, Boxed):
+        _level.check_open(x.level)
+        if x.level != level:
+            return x.alias()
+    return x
+
+
+def refuse_hidden(rule, params):
+    """Raise for a call that reached us because of a box in an argument that is not an operand."""
+    for name, p in params.items():
+        if isinstance(p, Boxed):
+            raise UnsupportedArgumentError(
+                rule.name, name, "is a traced value, and has no derivative", "pass  chainrule.stop_gradient(...)  there."
+            )
+
+
+def inexact(y):
+    """Tell whether a value can carry a derivative: floats and complex numbers, and boxes (which hold those)."""
+    kind = y.__class__
+    if kind is float or kind is np.float64 or kind is complex:
+        return True
+    dtype = getattr(y, "dtype", None)
+    return dtype is not None and dtype.kind in "fc"
+
+
+def map_outputs(function, y):
+    """Apply `function` to each output of a call that can carry a derivative; keep the tuple or named tuple around several."""
+    if isinstance(y, tuple):
+        parts = [function(v) if inexact(v) else v for v in y]
+        return type(y)(*parts) if hasattr(y, "_fields") else tuple(parts)
+    if isinstance(y, list):
+        return [function(v) if inexact(v) else v for v in y]
+    return function(y) if inexact(y) else y
+
+
+def reraise_ours(error):
+    """Raise the chainrule error that NumPy wrapped in one of its own, if there is one."""
+    from chainrule.errors import unwrap
+
+    ours = unwrap(error)
+    if ours is not None and not isinstance(error, ChainruleError):
+        raise ours from None

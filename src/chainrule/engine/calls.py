@@ -1,0 +1,150 @@
+"""What happens when NumPy hands a call to us: the functions behind the table `boxed.CALL`, built at their first use."""
+
+import sys
+
+import numpy as np
+
+from chainrule.engine import boxed, elementwise
+from chainrule.engine.boxed import CALL, Boxed, dispatch, value
+from chainrule.engine.indexing import note_if_view
+from chainrule.engine.rule import RULES, full_name
+from chainrule.engine.spec import cast_to, choose, shape_of, spread_to
+from chainrule.errors import NoRuleError, OutArgumentError, UnsupportedArgumentError
+
+LATER = {}  # package name -> function that registers the rules of that package when it is first met
+UFUNC_METHODS = {}  # (ufunc, method) -> the function that does the same
+
+
+def build(function):
+    """Return what runs when `function` is called with a traced value."""
+    entry = RULES.get(function)
+    if entry is None:
+        for package in list(LATER):
+            if package in sys.modules:
+                LATER.pop(package)()
+        entry = RULES.get(function)
+        if entry is None:
+            raise NoRuleError(full_name(function))
+    if entry.kind == "composite":
+        return entry.written
+    if entry.kind == "constant":
+        return constant_call(function)
+    if entry.kind == "elementwise":
+        return elementwise_call(entry)
+    if entry.kind == "gather":
+        return gather_call(entry)
+    return rule_call(entry)
+
+
+def rule_call(rule):
+    """Return the general call: bind the arguments, and dispatch."""
+
+    def call(*args, **kwargs):
+        operands, params = rule.bind(*args, **kwargs)
+        return dispatch(rule, operands, params)
+
+    return call
+
+
+def gather_call(rule):
+    """Return the call of a function that moves elements: its result may be a view, which later writes must know."""
+
+    def call(*args, **kwargs):
+        operands, params = rule.bind(*args, **kwargs)
+        y = dispatch(rule, operands, params)
+        if isinstance(y, Boxed) and isinstance(operands[0], Boxed):
+            note_if_view(y, operands[0])
+        return y
+
+    return call
+
+
+def elementwise_call(rule):
+    """Return the fast call, with a way for keyword arguments (ufuncs reach `ufunc_method` before)."""
+    fast = elementwise.build(rule)
+    if isinstance(rule.fun, np.ufunc):
+        return fast
+
+    def call(*args, **kwargs):
+        if kwargs:
+            operands, _ = rule.bind(*args, **kwargs)
+            return dispatch(rule, operands, {})
+        return fast(*args)
+
+    return call
+
+
+def opened(x):
+    """Open every box in an argument by one level; NumPy dispatches what remains."""
+    if isinstance(x, Boxed):
+        return x.data
+    if x.__class__ is list or x.__class__ is tuple:
+        return x.__class__([opened(v) for v in x])
+    return x
+
+
+def constant_call(function):
+    """Return the call of a function without derivative: run it on the values."""
+
+    def call(*args, **kwargs):
+        if kwargs:
+            if isinstance(kwargs.get("out"), Boxed | np.ndarray):
+                raise OutArgumentError(full_name(function))
+            kwargs = {k: opened(v) for k, v in kwargs.items()}
+        return function(*[opened(a) for a in args], **kwargs)
+
+    return call
+
+
+def ufunc_method(ufunc, method, inputs, kwargs):
+    """Run a ufunc that was called with keyword arguments, or one of its methods (``np.add.reduce``)."""
+    out = kwargs.pop("out", None)
+    if out is not None and any(o is not None for o in out):
+        raise OutArgumentError(f"np.{ufunc.__name__}")
+    if method == "__call__":
+        return ufunc_keywords(ufunc, inputs, kwargs)
+    function = UFUNC_METHODS.get((ufunc, method))
+    if function is not None:
+        if method != "outer" and "axis" not in kwargs and len(inputs) < 2:
+            kwargs["axis"] = 0  # of ufuncs' methods the default axis is the first, of the functions all
+        return function(*inputs, **kwargs)
+    if method == "outer" and not kwargs:
+        a, b = inputs
+        return CALL[ufunc](a.reshape(shape_of(a) + (1,) * len(shape_of(b))) if isinstance(a, Boxed)
+                           else np.asarray(a).reshape(np.shape(a) + (1,) * len(shape_of(b))), b)  # fmt: skip
+    raise NoRuleError(f"numpy.{ufunc.__name__}.{method}")
+
+
+def ufunc_keywords(ufunc, inputs, kwargs):
+    """Run a ufunc with ``where=`` or ``dtype=``; the others change nothing here, or are refused."""
+    where = kwargs.pop("where", True)
+    dtype = kwargs.pop("dtype", None)
+    for name, harmless in (("casting", "same_kind"), ("order", "K"), ("subok", True)):
+        if kwargs.get(name, harmless) == harmless:
+            kwargs.pop(name, None)
+    if ufunc.signature is None and kwargs:
+        raise UnsupportedArgumentError(f"np.{ufunc.__name__}", next(iter(kwargs)), "is not supported with traced values")
+    if dtype is not None:
+        dtype = np.dtype(dtype)
+        inputs = [cast_to(x, dtype) if isinstance(x, Boxed) else x for x in inputs]
+        y = CALL[ufunc](*inputs, **kwargs)
+        if isinstance(y, Boxed) and y.dtype != dtype:
+            y = cast_to(y, dtype)
+    elif where is True:
+        return CALL[ufunc](*inputs, **kwargs)
+    else:
+        y = None
+    if where is True:
+        return y
+    if y is None:
+        with np.errstate(all="ignore"):
+            y = CALL[ufunc](*inputs, **kwargs)
+    mask = np.asarray(value(where))
+    shape = np.broadcast_shapes(mask.shape, shape_of(y))
+    if shape_of(y) != shape:
+        y = spread_to(y, shape)
+    return choose(np.broadcast_to(mask, shape), y)
+
+
+boxed.BUILD[0] = build
+boxed.UFUNC_METHOD[0] = ufunc_method

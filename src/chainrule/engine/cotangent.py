@@ -1,0 +1,116 @@
+"""Cotangents that are not arrays yet. Rules never see them; `tape.pull_back` does.
+
+`Masked` goes with a cotangent whose entries outside `mask` are zero because a choice (`where`, `clip`) did not take
+them: after each elementwise pull it is selected by the mask again, so that 0 * inf in an inactive branch gives 0.
+`Scatter` is the cotangent of an indexed read: the value and its place. The first two of one node are written into one
+dense accumulator, the later ones too. `Slots` collects the cotangents of the outputs of one call.
+"""
+
+import numpy as np
+
+from chainrule.engine.boxed import Boxed
+from chainrule.engine.spec import spec_of, zeros_of
+
+
+class Masked:
+    """A cotangent that is zero outside `mask` by a choice. The mask is plain and has the value's shape."""
+
+    __slots__ = ("mask", "value")
+    __array_ufunc__ = None  # so that `array + Masked` comes here
+
+    def __init__(self, value, mask):
+        self.value, self.mask = value, mask
+
+    def __add__(self, other):
+        if other.__class__ is Masked:
+            return Masked(self.value + other.value, self.mask | other.mask)
+        if other.__class__ is Scatter or other.__class__ is Accumulator:
+            other = other.dense()
+        return self.value + other
+
+    def __radd__(self, other):
+        return other + self.value
+
+    def dense(self):
+        """Return the cotangent as an array."""
+        return self.value
+
+
+class Scatter:
+    """The cotangent of ``x[index]``: `value` at `index` of an array of zeros like `spec`."""
+
+    __slots__ = ("index", "spec", "value")
+    __array_ufunc__ = None
+
+    def __init__(self, value, index, spec):
+        self.value, self.index, self.spec = value, index, spec
+
+    def dense(self):
+        """Return the cotangent as an array."""
+        return SCATTER[0](self.value, self.index, self.spec.shape, self.spec.dtype)
+
+    def __add__(self, other):
+        if other.__class__ is Scatter:
+            if isinstance(self.value, Boxed) or isinstance(other.value, Boxed):
+                return self.dense() + other.dense()
+            dense = Accumulator(self.dense(), self.spec)
+            return dense + other
+        return self.dense() + (other.dense() if other.__class__ is Masked else other)
+
+    def __radd__(self, other):
+        return other + self.dense()
+
+
+class Accumulator:
+    """A dense sum of `Scatter`s, owned by one node of one backward pass: later ones are written into it."""
+
+    __slots__ = ("spec", "value")
+    __array_ufunc__ = None
+
+    def __init__(self, value, spec):
+        self.value, self.spec = value, spec
+
+    def dense(self):
+        """Return the cotangent as an array."""
+        return self.value
+
+    def __add__(self, other):
+        if other.__class__ is Scatter:
+            if isinstance(other.value, Boxed):
+                return self.value + other.dense()
+            ADD_AT[0](self.value, other.index, other.value)
+            return self
+        if other.__class__ is Masked or other.__class__ is Accumulator:
+            other = other.dense()
+        if isinstance(other, Boxed):
+            return self.value + other
+        np.add(self.value, other, out=self.value, casting="same_kind")
+        return self
+
+    __radd__ = __add__
+
+
+SCATTER = [None]  # set by engine.indexing: the primitive `scatter`
+ADD_AT = [None]  # set by engine.indexing: add into a plain array at an index, repeated entries included
+
+
+class Slots(dict):
+    """Cotangents of some of the outputs of one call, by number."""
+
+    __slots__ = ()
+
+    def __add__(self, other):
+        total = Slots(self)
+        for k, ybar in other.items():
+            total[k] = total[k] + ybar if k in total else ybar
+        return total
+
+    def filled(self, outputs):
+        """Return a cotangent for each output, zeros for the unused ones."""
+        return tuple(
+            (self[k].dense() if self[k].__class__ in LAZY else self[k]) if k in self else zeros_of(spec_of(y))
+            for k, y in enumerate(outputs)
+        )
+
+
+LAZY = frozenset({Masked, Scatter, Accumulator})

@@ -1,0 +1,209 @@
+"""The fast path of elementwise functions: one closure per function and way of calling, written once at first use.
+
+Eager mode lives from the cost of one call, and most calls are arithmetic. So for each elementwise rule of one or two
+operands the functions below are written out as Python source and compiled at the rule's first use: what the rule reads
+and which partial derivatives are plain numbers is known then, and need not be asked in each call.
+
+The forward call decides from the shapes at hand whether the pullback can be plain (same type, shape and dtype on both
+sides) or must sum out a broadcast and cast (`Pull`, the general one). Everything unusual (several levels, `no_grad`,
+foreign types) goes to `dispatch`.
+"""
+
+import numpy as np
+
+from chainrule.engine import level
+from chainrule.engine.boxed import PLAIN, dispatch
+from chainrule.engine.dual import Dual, make_dual, push_forward
+from chainrule.engine.pulls import Pull, float_residuals
+from chainrule.engine.rule import reads
+from chainrule.engine.spec import fit_tangent, spec_of
+from chainrule.engine.tape import Node
+from chainrule.engine.variable import Variable
+
+SCALARS = frozenset({float, np.float64, np.float32, np.complex128, np.complex64, np.float16})
+
+_UNARY = """
+def call(a):
+    if a.__class__ is Variable and not level.paused:
+        x = a.data
+        y = {expr}
+        c = y.__class__
+        if c is x.__class__ and (c is ndarray and x.dtype is y.dtype or c in SCALARS):
+            return Variable(y, Node((a.aux,), pull0, ({y}, {x}), rule), a.level)
+        return Variable(y, Node((a.aux,), general(rule, (0,), y, (x,), (pull0,)), ({y}, {x}), rule), a.level)
+    if a.__class__ is Dual and not level.paused:
+        x = a.data
+        y = {expr}
+        try:
+            ydot = {t0}
+        except (ZeroDivisionError, OverflowError):
+            return dispatch(rule, (a,), {{}})
+        if ydot.__class__ is not y.__class__ or ydot.__class__ is not ndarray and ydot.__class__ not in SCALARS or \\
+                ydot.__class__ is ndarray and ydot.dtype is not y.dtype:
+            ydot = fit_tangent(ydot, spec_of(y))
+        return make_dual(y, ydot, a.level)
+    return dispatch(rule, (a,), {{}})
+"""
+
+_BINARY = """
+def call({head}):
+    ta = a.__class__
+    tb = b.__class__
+    if level.paused:
+        return dispatch(rule, (a, b), {{}})
+    if ta is Variable:
+        x = a.data
+        if tb is Variable:
+            if a.level != b.level:
+                return dispatch(rule, (a, b), {{}})
+            z = b.data
+            y = {expr}
+            c = y.__class__
+            if c is x.__class__ is z.__class__ and (c in SCALARS or c is ndarray and x.shape == z.shape
+                                                    and x.dtype is z.dtype is y.dtype):
+                return Variable(y, Node((a.aux, b.aux), pull01, ({y}, {x}, {z}), rule), a.level)
+            return Variable(y, Node((a.aux, b.aux), general(rule, (0, 1), y, (x, z), pulls), ({y}, {x}, {z}), rule), a.level)
+        if tb in PLAIN:
+            z = b
+            y = {expr}
+            c = y.__class__
+            if c is x.__class__ and (c in SCALARS or c is ndarray and x.shape == y.shape and x.dtype is y.dtype):
+                return Variable(y, Node((a.aux, None), pull0, ({y0}, {x0}, {z0}), rule), a.level)
+            return Variable(y, Node((a.aux, None), general(rule, (0,), y, (x, z), pulls), ({y0}, {x0}, {z0}), rule), a.level)
+    elif tb is Variable:
+        if ta in PLAIN:
+            x = a
+            z = b.data
+            y = {expr}
+            c = y.__class__
+            if c is z.__class__ and (c in SCALARS or c is ndarray and z.shape == y.shape and z.dtype is y.dtype):
+                return Variable(y, Node((None, b.aux), pull1, ({y1}, {x1}, {z1}), rule), b.level)
+            return Variable(y, Node((None, b.aux), general(rule, (1,), y, (x, z), pulls), ({y1}, {x1}, {z1}), rule), b.level)
+    elif ta is Dual or tb is Dual:
+        try:
+            if ta is Dual:
+                lv = a.level
+                x = a.data
+                if tb is Dual:
+                    if lv != b.level:
+                        return dispatch(rule, (a, b), {{}})
+                    z = b.data
+                    y = {expr}
+                    adot = a.aux
+                    bdot = b.aux
+                    ydot = {both}
+                elif tb in PLAIN:
+                    z = b
+                    y = {expr}
+                    adot = a.aux
+                    ydot = {t0}
+                else:
+                    return dispatch(rule, (a, b), {{}})
+            elif ta in PLAIN:
+                lv = b.level
+                x = a
+                z = b.data
+                y = {expr}
+                bdot = b.aux
+                ydot = {t1}
+            else:
+                return dispatch(rule, (a, b), {{}})
+        except (ZeroDivisionError, OverflowError):
+            return dispatch(rule, (a, b), {{}})
+        c = y.__class__
+        if c is not ydot.__class__ or c not in SCALARS and (c is not ndarray or ydot.shape != y.shape or ydot.dtype is not y.dtype):
+            ydot = fit_tangent(ydot, spec_of(y))
+        return make_dual(y, ydot, lv)
+    return dispatch(rule, (a, b), {{}})
+"""
+
+
+def general(rule, wanted, y, xs, pulls):
+    """Return the pullback for operands that may differ from y in shape or dtype: the plain one after all, or `Pull`."""
+    spec = spec_of(y)
+    for i in wanted:
+        s = spec_of(xs[i])
+        if s.shape != spec.shape or s.dtype is not spec.dtype:
+            return Pull(rule, wanted, y, xs, {})
+    return pulls[0] if len(pulls) == 1 else pulls[2 if len(wanted) == 2 else wanted[0]]
+
+
+def _uses(partial, count):
+    """Tell which of (y, *xs) a partial reads (`reads` skips a vjp's first parameter, so give it one)."""
+    code = partial.__code__
+    names = code.co_varnames[: code.co_argcount]
+    later = reads(partial)
+    from chainrule.engine.rule import _instructions
+
+    first = names[0] in {i.argval for i in _instructions(code)} or names[0] in code.co_cellvars
+    return (first, *later)[:count]
+
+
+def _term(i, partial, bar, names):
+    """Write ``bar * partial(...)`` as source: a number, an operand, or a call, whichever the partial is."""
+    used = _uses(partial, len(names))
+    if not any(used):
+        c = partial(*[None] * len(names))
+        if c == 1 and not isinstance(c, complex):
+            return bar, used
+        if c == -1 and not isinstance(c, complex):
+            return f"-{bar}", used
+        return f"{bar} * {c!r}", used
+    code = [k for k in __import__("dis").get_instructions(partial) if k.opname not in ("RESUME", "COPY_FREE_VARS", "NOP")]
+    if len(code) == 2 and code[0].opname.startswith("LOAD_FAST") and sum(used) == 1:
+        return f"{bar} * {names[used.index(True)]}", used
+    arguments = ", ".join(n if u else "None" for n, u in zip(names, used, strict=True))
+    return f"{bar} * partial{i}({arguments})", used
+
+
+def _kept(name, used):
+    return name if used else "None"
+
+
+def build(rule, expr=None, swap=False):
+    """Return the function that runs when `rule`'s function, or the operator written as `expr`, meets a box.
+
+    `expr` uses ``x`` (and ``z``); `swap` gives the reflected operator's order of arguments.
+    """
+    scope = {
+        "Dual": Dual, "Node": Node, "PLAIN": PLAIN, "SCALARS": SCALARS, "Variable": Variable, "dispatch": dispatch,
+        "fit_tangent": fit_tangent, "fun": rule.fun, "general": general, "level": level, "make_dual": make_dual,
+        "ndarray": np.ndarray, "rule": rule, "spec_of": spec_of, "inf": np.inf, "nan": np.nan,
+    }  # fmt: skip
+    for i, p in enumerate(rule.vjps):
+        scope[f"partial{i}"] = p
+    if rule.nin == 1:
+        t0, used = _term(0, rule.vjps[0], "ybar", ("y", "x"))
+        source = f"def pull0(ybar, saved):\n    y, x = saved\n    return ({t0},)\n"
+        tangent = _term(0, rule.vjps[0], "a.aux", ("y", "x"))[0]
+        source += _UNARY.format(expr=expr or "fun(x)", y=_kept("y", used[0]), x=_kept("x", used[1]), t0=tangent)
+    elif rule.nin == 2:
+        names = ("y", "x", "z")
+        (t0, u0), (t1, u1) = (_term(i, rule.vjps[i], "ybar", names) for i in (0, 1))
+        (d0, _), (d1, _) = (_term(i, rule.vjps[i], bar, names) for i, bar in ((0, "adot"), (1, "bdot")))
+        source = (
+            f"def pull0(ybar, saved):\n    y, x, z = saved\n    return {t0}, None\n"
+            f"def pull1(ybar, saved):\n    y, x, z = saved\n    return None, {t1}\n"
+            f"def pull01(ybar, saved):\n    y, x, z = saved\n    return {t0}, {t1}\n"
+            "pulls = pull0, pull1, pull01\n"
+        )
+        u = [a or b for a, b in zip(u0, u1, strict=True)]
+        keep = {}
+        for suffix, used in (("", u), ("0", u0), ("1", u1)):
+            for n, flag in zip(names, used, strict=True):
+                keep[n + suffix] = _kept(n, flag)
+        both = f"{d0} - bdot" if d1 == "-bdot" else f"{d0} + {d1}"
+        source += _BINARY.format(expr=expr or "fun(x, z)", head="b, a" if swap else "a, b", t0=d0, t1=d1, both=both, **keep)
+    else:
+
+        def call(*operands):
+            return dispatch(rule, operands, {})
+
+        return call
+    exec(compile(source, f"<chainrule: {rule.name}>", "exec"), scope)
+    call = scope["call"]
+    call.__name__ = call.__qualname__ = rule.name.rpartition(".")[2]
+    return call
+
+
+__all__ = ["build", "float_residuals", "push_forward"]

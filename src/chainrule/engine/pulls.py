@@ -1,0 +1,140 @@
+"""The pullback of one call of any rule, and what it keeps. The general path; `elementwise` has a faster one."""
+
+import numpy as np
+
+from chainrule.engine.boxed import Boxed, inexact, value
+from chainrule.engine.cotangent import Masked
+from chainrule.engine.spec import choose, fit, fit_broadcast, shape_of, spec_of, spread_to, sum_to
+
+
+class Pull:
+    """Pull a cotangent back through one call: ``pull(ybar, saved) -> one cotangent per operand`` (None for constants)."""
+
+    __slots__ = ("params", "rule", "specs", "wanted")
+
+    def __init__(self, rule, wanted, y, xs, params):
+        self.rule, self.wanted = rule, wanted
+        self.specs = tuple([spec_of(x) if i in wanted else None for i, x in enumerate(xs)])
+        self.params = {k: v for k, v in params.items() if k in rule.accepts} if rule.affine else params
+
+    def residuals(self, y, xs):
+        """Return ``(y, *xs)`` with None for what the pullback does not read, shapes for what a linear rule reads."""
+        rule = self.rule
+        kind = rule.kind
+        if kind == "linear" or kind == "gather":
+            return (None, *[spec_of(x) for x in xs])
+        keep = rule.keeps(self.wanted)
+        if rule.spread:
+            return (y if keep[0] else None, *xs)
+        return tuple([v if k else None for v, k in zip((y, *xs), keep, strict=False)])
+
+    def __call__(self, ybar, saved):
+        rule = self.rule
+        kind = rule.kind
+        xbars = [None] * len(self.specs)
+        if kind == "elementwise":
+            for i in self.wanted:
+                xbars[i] = fit_broadcast(ybar * rule.vjps[i](*saved), self.specs[i])
+        elif kind == "select":
+            masks = rule.vjps[0](*saved, **self.params)
+            shape = shape_of(ybar)
+            for i in self.wanted:
+                mask = np.broadcast_to(value(masks[i]), shape)
+                xbar = fit_broadcast(choose(mask, ybar), self.specs[i])
+                xbars[i] = Masked(xbar, any_to(mask, self.specs[i].shape))
+        elif rule.spread:
+            y, *xs = saved
+            parts = rule.vjps[0](ybar, y, tuple(xs), **self.params)
+            for i in self.wanted:
+                xbars[i] = fit(parts[i], self.specs[i])
+        else:
+            for i in self.wanted:
+                xbars[i] = fit(rule.vjps[i](ybar, *saved, **self.params), self.specs[i])
+        return xbars
+
+    def slots(self, ybar, saved):
+        """Pull back through a call with several outputs; `ybar` holds the cotangents of those that are used."""
+        y = saved[0]
+        if y is None:
+            raise RuntimeError(f"{self.rule.name}: a rule with several outputs must read y")
+        return self(ybar.filled(y), saved)
+
+
+def any_to(mask, shape):
+    """Reduce a mask to `shape`: an operand's entry is active where any of its broadcast copies is."""
+    if mask.shape == shape:
+        return mask
+    return np.asarray(sum_to(mask.astype(np.int64), shape)) > 0
+
+
+def masked_pull(node, ybar, saved):
+    """Pull a masked cotangent back, so that what the choice left out stays an exact zero.
+
+    Elementwise rules multiply by a partial derivative that may be infinite where the choice went elsewhere: their
+    result is selected by the mask again. Linear rules carry the mask along: it is pulled back as weights that can't
+    cancel. Other rules mix entries, and the mask ends there.
+    """
+    rule = node.rule
+    kind = rule.kind
+    if kind not in ("elementwise", "select", "linear", "gather"):
+        return node.pull(ybar.value, saved)
+    mask = ybar.mask
+    parents = node.parents
+    if kind == "elementwise":
+        xbars = []
+        specs = getattr(node.pull, "specs", None)
+        for i, p in enumerate(parents):
+            if p is None:
+                xbars.append(None)
+                continue
+            xbar = choose(mask, ybar.value * rule.vjps[i](*saved))
+            spec = specs[i] if specs is not None else spec_of(value(ybar.value))
+            xbars.append(Masked(fit_broadcast(xbar, spec), any_to(mask, spec.shape)))
+        return xbars
+    xbars = node.pull(ybar.value, saved)
+    if kind == "select":
+        weights = rule.vjps[0](*saved, **node.pull.params)
+        shape = mask.shape
+        out = []
+        for i, x in enumerate(xbars):
+            if x is None:
+                out.append(None)
+                continue
+            active = np.broadcast_to(value(weights[i]), shape) & mask
+            out.append(Masked(x.value, any_to(active, shape_of(x.value))))
+        return out
+    probe = np.where(mask, 1.0 + np.arange(mask.size).reshape(mask.shape) * 0.6180339887498949 % 1.0, 0.0)
+    traces = node.pull(probe, tuple([value(s) if isinstance(s, Boxed) else s for s in saved]))
+    out = []
+    for x, t in zip(xbars, traces, strict=True):
+        x = x.dense() if hasattr(x, "dense") else x
+        t = t.dense() if hasattr(t, "dense") else t
+        out.append(None if x is None else Masked(x, np.broadcast_to(np.asarray(value(t)) != 0, shape_of(x))))
+    return out
+
+
+def float_residuals(saved):
+    """Return residuals with Python floats as NumPy's, whose division by zero and overflow give inf as arrays do."""
+
+    def convert(x):
+        if x.__class__ is float:
+            return np.float64(x)
+        if x.__class__ is complex:
+            return np.complex128(x)
+        if isinstance(x, Boxed) and x.data.__class__ in (float, complex):
+            x = x.alias()
+            x.data = convert(x.data)
+        elif isinstance(x, Boxed) and isinstance(x.data, Boxed):
+            x = x.alias()
+            x.data = convert(x.data)
+        return x
+
+    return tuple([convert(x) for x in saved])
+
+
+def spread_seed(ybar, spec):
+    """Broadcast a seed to the shape of the output it is for."""
+    return spread_to(ybar, spec.shape) if shape_of(ybar) != spec.shape else ybar
+
+
+__all__ = ["Pull", "any_to", "float_residuals", "inexact", "masked_pull", "spread_seed"]

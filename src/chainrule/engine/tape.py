@@ -1,0 +1,139 @@
+"""The tape: reverse mode.
+
+A `Variable` (in `engine.variable`) carries the `Node` that made it. A node keeps its parents (one per operand, None for constants), the
+residuals its rule needs, and the function that pulls a cotangent back to the parents. `pull_back` visits the nodes from
+the output to the inputs, each after all of its uses, and adds up what arrives at each.
+
+A node's residuals are values laid out as ``(y, x0, x1, ...)``, None where not needed. So nothing more has to be stored
+for pullbacks that are recorded themselves (`create_graph`): the output is a Variable of the node itself, an operand a
+Variable of the parent.
+
+Nothing here knows any NumPy function by name: `chainrule.rules` does.
+"""
+
+import itertools
+from operator import attrgetter
+
+from chainrule.engine import level as _level
+from chainrule.engine.cotangent import LAZY, Masked, Slots
+from chainrule.engine.pulls import Pull, float_residuals, masked_pull
+
+_serial = itertools.count()
+_by_serial = attrgetter("serial")
+
+
+class Node:
+    """One call on the tape. `serial` grows with time: a node's parents have smaller ones. A leaf has no rule.
+
+    `grad` is set on leaves by `backward`, and on every node by ``backward(retain_grad=True)``; `shown` holds what the
+    explanation of a node needs beyond that.
+    """
+
+    __slots__ = ("grad", "parents", "pull", "rule", "saved", "serial", "shown")
+
+    def __init__(self, parents, pull, saved, rule):
+        self.parents = parents
+        self.pull = pull
+        self.saved = saved
+        self.rule = rule
+        self.serial = next(_serial)
+
+
+class Origin:
+    """Stands as the rule of nodes that no rule made: buffers, and results under `no_grad`. They are constants."""
+
+    kind = "constant"
+    nin = 0
+
+    def __init__(self, name):
+        self.name = name
+        self.fun = None
+
+    def __repr__(self):
+        return f"<{self.name}>"
+
+
+BUFFER = Origin("constant")
+
+
+SLOT = Origin("output")
+
+
+def slot_pull(k):
+    """Return the pull of output number `k` of a call with several: its cotangent goes into that slot."""
+    return lambda ybar, saved: (Slots({k: ybar.dense() if ybar.__class__ in LAZY else ybar}),)
+
+
+def leaf():
+    """Return a node that no operation made: an input."""
+    return Node((), None, None, None)
+
+
+def reachable(node):
+    """Return `node` and all nodes it depends on, oldest first."""
+    order = [node]
+    seen = {node}
+    see, add = seen.add, order.append
+    for n in order:
+        for p in n.parents:
+            if p is not None and p not in seen:
+                see(p)
+                add(p)
+    order.sort(key=_by_serial)
+    return order
+
+
+def pull_back(node, seed, *, free=False, record=None, visit=None):
+    """Return {leaf: cotangent} of all leaves that `node` depends on, given `node`'s own cotangent `seed`.
+
+    A node is visited once, after all nodes that use it: its serial is smaller than theirs, and the newest comes first.
+    There is no recursion, so the tape may be as long as memory allows.
+
+    `free` drops the residuals as they are used (the nodes can't be pulled through again); `record(node, saved)` gives
+    the residuals as Variables: the pullbacks' own operations are then recorded; `visit(node, ybar)` is told each cotangent.
+    """
+    order = reachable(node)
+    bars = {node: seed}
+    leaves = {}
+    take = bars.pop
+    old = xbar = xbars = ybar = None
+    _level.hold_gc()
+    try:
+        with _level.quiet():
+            while order:
+                n = order.pop()
+                ybar = take(n, None)
+                if ybar is None:
+                    continue
+                parents = n.parents
+                if not parents:
+                    if n.rule is None:
+                        leaves[n] = ybar.dense() if ybar.__class__ in LAZY else ybar
+                    if visit is not None:
+                        visit(n, ybar.dense() if ybar.__class__ in LAZY else ybar)
+                    continue
+                saved = n.saved
+                if visit is not None:
+                    visit(n, ybar.dense() if ybar.__class__ in LAZY else ybar)
+                if record is not None:
+                    saved = record(n, saved)
+                if ybar.__class__ in LAZY and ybar.__class__ is not Masked:
+                    ybar = ybar.dense()
+                try:
+                    xbars = masked_pull(n, ybar, saved) if ybar.__class__ is Masked else n.pull(ybar, saved)
+                except (ZeroDivisionError, OverflowError):  # Python floats in the rule: again, as NumPy's floats
+                    ybar = float_residuals((ybar,))[0]
+                    xbars = n.pull(ybar, float_residuals(saved))
+                if free:
+                    n.saved = None
+                for p, xbar in zip(parents, xbars):  # noqa: B905 (strict costs 5 %)
+                    if p is not None and xbar is not None:
+                        if p in bars:
+                            old = take(p)
+                            bars[p] = old + xbar
+                        else:
+                            bars[p] = xbar
+                old = xbar = xbars = ybar = saved = None  # locals count as owners of what they hold
+    finally:
+        _level.release_gc()
+    return leaves

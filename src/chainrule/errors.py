@@ -1,0 +1,205 @@
+"""Every error that chainrule raises: what happened, the user's own line, what to write instead.
+
+Each class also derives from the builtin exception that a NumPy user would expect.
+"""
+
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def user_line():
+    """Return ``file:line in function`` of the innermost frame outside chainrule and NumPy, or None."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        module = frame.f_globals.get("__name__", "")
+        if not name.startswith(_HERE) and not module.startswith(("numpy.", "optree", "contextlib")) and module != "numpy":
+            return f"{os.path.basename(name)}:{frame.f_lineno} in {frame.f_code.co_name}"
+        frame = frame.f_back
+    return None
+
+
+def message(what, *advice, where=True):
+    """Lay out an error: the fact, the user's line, and what to write instead."""
+    lines = [what]
+    line = user_line() if where else None
+    if line:
+        lines.append(f"  where: {line}")
+    if len(advice) == 1:
+        lines.append(f"  to go on: {advice[0]}")
+    elif advice:
+        lines.append("  to go on, one of:")
+        lines.extend(f"    - {a}" for a in advice)
+    return "\n".join(lines)
+
+
+class ChainruleError(Exception):
+    """The base of all errors raised by chainrule."""
+
+
+class NoRuleError(ChainruleError, NotImplementedError):
+    """A function was called with a traced value, and no derivative rule is registered for it."""
+
+    def __init__(self, name, detail=""):
+        super().__init__(
+            message(
+                f"{name} has no derivative rule{detail}.",
+                "write the expression with functions that chainrule supports;",
+                f"register a rule:  chainrule.extend.rule({name}, jvp=..., vjp=...);",
+                "if this value is meant to be constant:  chainrule.stop_gradient(x).",
+            )
+        )
+
+
+class UnsupportedArgumentError(ChainruleError, NotImplementedError, TypeError):
+    """A function has a rule, but not for this keyword argument, or not for a traced value in it."""
+
+    def __init__(self, name, argument, why, *advice):
+        super().__init__(message(f"{name}: argument {argument!r} {why}.", *advice))
+
+
+class OutArgumentError(ChainruleError, TypeError):
+    """``out=`` was given together with a traced value: the write would not be seen by the derivative."""
+
+    def __init__(self, name):
+        super().__init__(
+            message(
+                f"{name}(..., out=...) can't be differentiated: the write into the plain `out` array would lose the derivative.",
+                f"use the returned value:  y = {name}(...), without out=.",
+            )
+        )
+
+
+class ConversionError(ChainruleError, TypeError):
+    """A traced value was about to become a plain Python number or ndarray, which would lose its derivative."""
+
+    def __init__(self, what, *advice):
+        super().__init__(message(f"{what} would convert a traced value to a plain one and lose its derivative.", *advice))
+
+
+class InPlaceError(ChainruleError, TypeError, RuntimeError):
+    """A value was changed in place where the recorded computation can't follow."""
+
+    def __init__(self, what, *advice):
+        super().__init__(message(what, *advice))
+
+
+class ForeignArrayError(ChainruleError, TypeError):
+    """A traced value met an array type that does not take part in NumPy's protocols as plain arrays do."""
+
+    def __init__(self, kind, advice):
+        super().__init__(message(f"an operation between a chainrule value and {kind} is not supported.", advice))
+
+
+class LeakedValueError(ChainruleError, RuntimeError):
+    """A traced value was used after the transform that made it had ended."""
+
+    def __init__(self, origin):
+        super().__init__(
+            message(
+                f"a traced value was used after its transform had ended. It was made inside {origin}.",
+                "return the value from the function (has_aux=True passes extra results out) instead of storing it outside;",
+                "store chainrule.value(x), a plain array, if only the number is wanted.",
+            )
+        )
+
+
+class MixedLevelError(ChainruleError, TypeError):
+    """A Variable and a Dual made by hand at the same level met: their derivatives can't be told apart."""
+
+    def __init__(self):
+        super().__init__(
+            message(
+                "values of two kinds (e.g. a Variable and a Dual) of the same level can't be combined.",
+                "use the transforms (chainrule.grad, chainrule.jvp), which nest in any order.",
+            )
+        )
+
+
+class NotScalarError(ChainruleError, TypeError, ValueError):
+    """`grad` or `backward()` was applied to an output that is not a scalar."""
+
+    def __init__(self, name, shape, what="grad"):
+        advice = (
+            "reduce the output, e.g. with np.sum;",
+            "use chainrule.jacobian for all the derivatives;",
+            "use chainrule.elementwise_grad if output i depends on input i only.",
+        )
+        if what == "backward()":
+            advice = ("reduce the output, e.g. with np.sum;", "give a seed of the output's shape:  y.backward(np.ones_like(y.data)).")
+        super().__init__(message(f"{what} needs a scalar output, but {name} returned an array of shape {shape}.", *advice))
+
+
+class NotDifferentiableError(ChainruleError, TypeError):
+    """A point of differentiation, or an output, is of a type that has no derivative."""
+
+    def __init__(self, what, *advice):
+        super().__init__(message(what, *advice))
+
+
+class HolomorphicError(ChainruleError, TypeError):
+    """`grad` of a function with a complex output needs ``holomorphic=True``."""
+
+    def __init__(self, name):
+        super().__init__(
+            message(
+                f"{name} returned a complex value; the gradient of a complex output is defined for holomorphic functions only.",
+                "if the function is holomorphic:  chainrule.grad(f, holomorphic=True), which gives f'(z);",
+                "make the output real, e.g. with np.abs or np.real.",
+            )
+        )
+
+
+class ShapeError(ChainruleError, ValueError, TypeError):
+    """A seed, tangent, cotangent or a user-defined derivative has a shape or count that does not fit."""
+
+    def __init__(self, what, *advice):
+        super().__init__(message(what, *advice))
+
+
+class ReusedFunctionError(ChainruleError, RuntimeError):
+    """``self.input`` of a Function object was read after that object had been called more than once."""
+
+    def __init__(self, name):
+        super().__init__(
+            message(
+                f"this {name} object has been called more than once, so it has no single input: one object per node.",
+                f"make one object for each call:  f1, f2 = {name}(), {name}();",
+                "use y.backward(), which keeps the input of each call apart.",
+            )
+        )
+
+
+class GradientCheckError(ChainruleError, AssertionError):
+    """`check_grads` found a derivative that differs from central differences."""
+
+
+class MissingDependencyError(ChainruleError, ImportError):
+    """An optional library is needed for this, and is not installed."""
+
+    def __init__(self, library, extra, purpose):
+        super().__init__(
+            message(f"{purpose} needs {library}, which is not installed.", f"pip install 'chainrule[{extra}]'", where=False)
+        )
+
+
+class ExpressionError(ChainruleError, ValueError):
+    """The text of an expression given to the ``chainrule`` command can't be used; points at the column."""
+
+    def __init__(self, source, column, what, *advice):
+        self.column = column
+        super().__init__(message(f"{what}\n    {source}\n    {' ' * column}^", *advice, where=False))
+
+
+def unwrap(error):
+    """Return the chainrule error that NumPy wrapped in one of its own (``a[0] = x`` does), or None."""
+    seen = 0
+    cause = error.__cause__ or error.__context__
+    while cause is not None and seen < 10:
+        if isinstance(cause, ChainruleError):
+            return cause
+        cause = cause.__cause__ or cause.__context__
+        seen += 1
+    return None

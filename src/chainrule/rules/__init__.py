@@ -1,0 +1,5 @@
+"""What each NumPy function's derivative is: one table per family. Knows no engine but the declarators."""
+
+from chainrule.engine import calls  # noqa: F401
+from chainrule.rules import elementwise, primitives  # noqa: F401
+from chainrule.rules import methods  # noqa: F401 (last: installs operators built from the rules)
