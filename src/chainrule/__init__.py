@@ -5,6 +5,33 @@ from chainrule.engine.boxed import value
 from chainrule.engine.dual import Dual
 from chainrule.engine.level import no_grad
 from chainrule.engine.variable import Variable
+from chainrule.transforms import (
+    elementwise_grad,
+    grad,
+    hessian,
+    hvp,
+    jacobian,
+    jvp,
+    linearize,
+    stop_gradient,
+    value_and_grad,
+    vjp,
+)
 
 __version__ = "0.1.0"
-__all__ = ["Dual", "Variable", "no_grad", "value"]
+__all__ = [
+    "Dual",
+    "Variable",
+    "elementwise_grad",
+    "grad",
+    "hessian",
+    "hvp",
+    "jacobian",
+    "jvp",
+    "linearize",
+    "no_grad",
+    "stop_gradient",
+    "value",
+    "value_and_grad",
+    "vjp",
+]

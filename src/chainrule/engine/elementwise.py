@@ -9,6 +9,8 @@ sides) or must sum out a broadcast and cast (`Pull`, the general one). Everythin
 foreign types) goes to `dispatch`.
 """
 
+import dis
+
 import numpy as np
 
 from chainrule.engine import level
@@ -128,20 +130,9 @@ def general(rule, wanted, y, xs, pulls):
     return pulls[0] if len(pulls) == 1 else pulls[2 if len(wanted) == 2 else wanted[0]]
 
 
-def _uses(partial, count):
-    """Tell which of (y, *xs) a partial reads (`reads` skips a vjp's first parameter, so give it one)."""
-    code = partial.__code__
-    names = code.co_varnames[: code.co_argcount]
-    later = reads(partial)
-    from chainrule.engine.rule import _instructions
-
-    first = names[0] in {i.argval for i in _instructions(code)} or names[0] in code.co_cellvars
-    return (first, *later)[:count]
-
-
 def _term(i, partial, bar, names):
     """Write ``bar * partial(...)`` as source: a number, an operand, or a call, whichever the partial is."""
-    used = _uses(partial, len(names))
+    used = reads(partial, 0)[: len(names)]
     if not any(used):
         c = partial(*[None] * len(names))
         if c == 1 and not isinstance(c, complex):
@@ -149,7 +140,7 @@ def _term(i, partial, bar, names):
         if c == -1 and not isinstance(c, complex):
             return f"-{bar}", used
         return f"{bar} * {c!r}", used
-    code = [k for k in __import__("dis").get_instructions(partial) if k.opname not in ("RESUME", "COPY_FREE_VARS", "NOP")]
+    code = [k for k in dis.get_instructions(partial) if k.opname not in ("RESUME", "COPY_FREE_VARS", "NOP")]
     if len(code) == 2 and code[0].opname.startswith("LOAD_FAST") and sum(used) == 1:
         return f"{bar} * {names[used.index(True)]}", used
     arguments = ", ".join(n if u else "None" for n, u in zip(names, used, strict=True))

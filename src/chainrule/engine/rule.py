@@ -66,8 +66,9 @@ class Rule:
         kept = self.residuals.get(wanted)
         if kept is None:
             if self.reads is None:
-                self.reads = [reads(f, self.spread) for f in self.vjps]
-            if self.spread:
+                skip = 0 if self.kind in ("elementwise", "select") else 1
+                self.reads = [reads(f, skip) for f in self.vjps]
+            if self.spread or self.kind == "select":
                 kept = self.reads[0]
             else:
                 columns = zip(*(self.reads[i][: self.nin + 1] for i in wanted), strict=True)
@@ -99,17 +100,17 @@ def full_name(fun):
     return f"{module}.{name}" if module else name
 
 
-def reads(function, spread=False):
+def reads(function, skip):
     """Tell which of the parameters (y, *xs) of a rule's function its code uses.
 
-    The first parameter of a vjp (``ybar``) is skipped. Read from the byte code: a parameter that is never loaded is not
+    The first `skip` parameters (``ybar`` of a vjp) are left out. Read from the byte code: a parameter that is never loaded is not
     kept by the tape.
     """
     function = getattr(function, "reads_like", function)
     code = function.__code__
     names = code.co_varnames[: code.co_argcount]
     used = {i.argval for i in _instructions(code)} | set(code.co_cellvars) | set(code.co_freevars)
-    flags = [n in used for n in names[1:]]
+    flags = [n in used for n in names[skip:]]
     if code.co_flags & inspect.CO_VARARGS:
         flags += [True] * 32
     return tuple(flags)

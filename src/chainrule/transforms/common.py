@@ -1,0 +1,171 @@
+"""What the transforms share: choosing arguments, boxing them, checking what a function returned."""
+
+import inspect
+
+import numpy as np
+
+from chainrule import tree
+from chainrule.engine import level as _level
+from chainrule.engine.boxed import Boxed, value
+from chainrule.engine.dual import float_point
+from chainrule.engine.spec import shape_of, spec_of
+from chainrule.errors import ChainruleError, NotDifferentiableError, unwrap
+
+
+def name_of(f):
+    """Return a function's name for messages."""
+    return getattr(f, "__name__", None) or type(f).__name__
+
+
+class Chosen:
+    """The arguments of a call that a transform differentiates: by position (`argnums`), by name (`argnames`), or both."""
+
+    __slots__ = ("argnums", "names", "one", "signature")
+
+    def __init__(self, f, argnums, argnames):
+        if argnums is None and argnames is None:
+            argnums = 0
+        self.one = (argnums is None) != (argnames is None) and not isinstance(argnums if argnames is None else argnames, tuple | list)
+        self.argnums = () if argnums is None else tuple(argnums) if isinstance(argnums, tuple | list) else (argnums,)
+        self.names = () if argnames is None else (argnames,) if isinstance(argnames, str) else tuple(argnames)
+        for n in self.argnums:
+            if isinstance(n, bool) or not isinstance(n, int | np.integer):
+                raise TypeError(f"argnums must be an int or a tuple of ints, not {n!r}; for a name use argnames={n!r}")
+        self.signature = None
+        if self.names:
+            self.signature = inspect.signature(f)
+            known = self.signature.parameters
+            for n in self.names:
+                if n not in known and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
+                    raise ValueError(f"{name_of(f)} has no argument {n!r}; it has: {', '.join(known)}")
+
+    def places(self, f, args, kwargs):
+        """Return, for one call, where the chosen arguments are: ints into `args`, names into `kwargs`."""
+        count = len(args)
+        places = []
+        for n in self.argnums:
+            if not -count <= n < count:
+                raise ValueError(
+                    f"argnums={n} needs at least {n + 1 if n >= 0 else -n} positional arguments, "
+                    f"but {name_of(f)} was called with {count}"
+                )
+            places.append(n % count)
+        if self.names:
+            positional = [
+                p.name
+                for p in self.signature.parameters.values()
+                if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+            ]
+            for n in self.names:
+                if n in kwargs:
+                    places.append(n)
+                elif n in positional and positional.index(n) < count:
+                    places.append(positional.index(n))
+                else:
+                    raise ValueError(f"argument {n!r} of {name_of(f)} was not given in this call")
+        if len(set(places)) != len(places):
+            raise ValueError(f"the same argument of {name_of(f)} was chosen twice: argnums={self.argnums}, argnames={self.names}")
+        return places
+
+    def pack(self, values):
+        """Return one result for a single choice, a tuple for several."""
+        return values[0] if self.one else tuple(values)
+
+
+def points(x, what):
+    """Return the values of an argument as points of differentiation: floats, in their container."""
+    leaves, structure = tree.flatten(x)
+    out = []
+    for k, v in enumerate(leaves):
+        try:
+            v = float_point(v)
+        except NotDifferentiableError:
+            path = tree.paths(x)[k]
+            raise NotDifferentiableError(
+                f"{what}{path}: a value of type {describe(v)} can't be differentiated.",
+                "use floats, or arrays of floats;",
+                "leave it out of the container, or pass it as an argument of its own that is not differentiated.",
+            ) from None
+        out.append(v.alias() if isinstance(v, Boxed) else v)
+    return out, structure
+
+
+def describe(v):
+    """Name a value's type, with its dtype if it has one."""
+    dtype = getattr(v, "dtype", None)
+    return f"{type(v).__name__} of dtype {dtype}" if dtype is not None else type(v).__name__
+
+
+def run(f, args, kwargs):
+    """Call `f`; an error of ours that NumPy wrapped in one of its own is raised itself."""
+    try:
+        return f(*args, **kwargs)
+    except ChainruleError:
+        raise
+    except Exception as error:
+        ours = unwrap(error)
+        if ours is not None:
+            raise ours from None
+        raise
+
+
+def own(y, level, f, kind):
+    """Tell whether an output is a box of this transform; a box of an ended or inner one raises."""
+    if not isinstance(y, Boxed):
+        return False
+    if y.level == level:
+        if y.__class__ is not kind:
+            from chainrule.errors import MixedLevelError
+
+            raise MixedLevelError()
+        return True
+    _level.check_open(y.level)
+    if y.level > level:
+        from chainrule.errors import LeakedValueError
+
+        raise LeakedValueError(_level.describe(int(y.level)))
+    return False
+
+
+def opened_aux(aux, level):
+    """Return a function's auxiliary results without the boxes of this transform."""
+    return tree.tree_map(lambda v: v.data if isinstance(v, Boxed) and v.level == level else v, aux)
+
+
+def output_point(y, f):
+    """Return an output value of a function, checked to be a number or an array."""
+    if isinstance(y, Boxed | np.ndarray | float | int | complex | np.generic):
+        return y
+    if y is None:
+        raise NotDifferentiableError(f"{name_of(f)} returned None.", "return the result of the computation.")
+    if hasattr(y, "dtype") and hasattr(y, "shape"):
+        return y
+    raise NotDifferentiableError(
+        f"{name_of(f)} returned a value of type {describe(y)}, which has no derivative.",
+        "return a number, an array, or a container of these;",
+        "pass other results out with has_aux=True.",
+    )
+
+
+def split_aux(out, f):
+    """Split the pair that a function with has_aux=True returns."""
+    if not isinstance(out, tuple) or len(out) != 2:
+        raise TypeError(f"has_aux=True: {name_of(f)} must return a pair (output, aux), but returned {describe(out)}")
+    return out
+
+
+def settle(xbar, point):
+    """Return a gradient in the type of its argument: a Python number for a Python number."""
+    if point.__class__ is float and isinstance(xbar, np.floating):
+        return float(xbar)
+    if point.__class__ is complex and isinstance(xbar, np.number):
+        return complex(xbar)
+    if point.__class__ is np.ndarray and xbar.__class__ is not np.ndarray and not isinstance(xbar, Boxed):
+        return np.asarray(xbar, point.dtype)
+    return xbar
+
+
+__all__ = [
+    "Chosen", "describe", "name_of", "opened_aux", "output_point", "own", "points", "run", "settle", "shape_of",
+    "spec_of", "split_aux", "value",
+]  # fmt: skip

@@ -1,0 +1,289 @@
+"""Whole matrices of derivatives: jacobian and hessian; and the product with a Hessian, which needs none."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from chainrule import tree
+from chainrule.engine.boxed import Boxed
+from chainrule.engine.spec import shape_of, spec_of, zeros_of
+from chainrule.errors import HolomorphicError
+from chainrule.transforms.common import Chosen, name_of
+from chainrule.transforms.forward import jvp
+from chainrule.transforms.reverse import Tape, grad
+
+MODES = ("auto", "forward", "reverse")
+LAYOUTS = ("numerator", "denominator")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which mode a Jacobian is computed in, and why."""
+
+    mode: str
+    inputs: int
+    outputs: int
+    reason: str
+
+    def __str__(self):
+        return f"{self.mode}: {self.reason}"
+
+
+def choose_mode(mode, inputs, outputs):
+    """Choose the mode by the sizes: a forward pass gives one column, a reverse pass one row."""
+    if mode != "auto":
+        return Choice(mode, inputs, outputs, f"mode={mode!r} was asked for")
+    if inputs < outputs:
+        return Choice(
+            "forward", inputs, outputs,
+            f"{inputs} forward passes (one for each input) are fewer than {outputs} reverse passes (one for each output)",
+        )  # fmt: skip
+    return Choice(
+        "reverse", inputs, outputs,
+        f"{outputs} reverse passes (one for each output) are no more than {inputs} forward passes (one for each input)",
+    )  # fmt: skip
+
+
+def jacobian(
+    f: Callable,
+    argnums: int | tuple[int, ...] | None = None,
+    argnames: str | tuple[str, ...] | None = None,
+    mode: str = "auto",
+    layout: str = "numerator",
+    holomorphic: bool = False,
+) -> Callable:
+    """Return a function that evaluates all partial derivatives of `f`.
+
+    Parameters
+    ----------
+    f : callable
+        Takes arrays, or containers of arrays, and returns an array or a container of arrays.
+    argnums, argnames
+        Which arguments to differentiate in, as for `grad`.
+    mode : {"auto", "forward", "reverse"}
+        One forward pass gives a column, one reverse pass a row. "auto" takes the smaller number of passes; ask
+        ``jacobian(f).choice(*args)`` which mode that is, and why.
+    layout : {"numerator", "denominator"}
+        ``J[i, j] = dy_i / dx_j``, of shape ``y.shape + x.shape``; or its transpose, of shape ``x.shape + y.shape``.
+    holomorphic : bool
+        For complex inputs of complex outputs: the complex derivatives, right if `f` is holomorphic. A real output of
+        complex inputs gives ``dy/dRe(x) - i dy/dIm(x)``, as `grad` does, in reverse mode.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `f`. For containers the result is the container of the output, each value replaced by the
+        container of the argument (the other way round in the denominator layout).
+
+    Raises
+    ------
+    HolomorphicError
+        If an output is complex and `holomorphic` is not set, for a complex input.
+
+    Examples
+    --------
+    >>> import numpy as np, chainrule as cr
+    >>> J = cr.jacobian(lambda x: np.stack([x[0] * x[1], x[0], x[1]]))
+    >>> J(np.array([2.0, 5.0]))
+    array([[5., 2.],
+           [1., 0.],
+           [0., 1.]])
+    >>> print(J.choice(np.array([2.0, 5.0])))
+    forward: 2 forward passes (one for each input) are fewer than 3 reverse passes (one for each output)
+    """
+    if mode not in MODES:
+        raise ValueError(f"mode must be one of {', '.join(map(repr, MODES))}, not {mode!r}")
+    if layout not in LAYOUTS:
+        raise ValueError(f"layout must be one of {', '.join(map(repr, LAYOUTS))}, not {layout!r}")
+    chosen = Chosen(f, argnums, argnames)
+
+    def prepare(args, kwargs):
+        record = Tape(f, chosen, args, kwargs, False)
+        ins = [spec_of(x) for values in record.points for x in values]
+        outs = [spec_of(y) for y in record.outputs]
+        how = choose_mode(mode, sum(s.size for s in ins), sum(s.size for s in outs))
+        complex_in = any(s.kind == "c" for s in ins)
+        if complex_in and any(s.kind == "c" for s in outs) and not holomorphic:
+            raise HolomorphicError(name_of(f))
+        if complex_in and not all(s.kind == "c" for s in outs) and how.mode == "forward":
+            if mode == "forward":
+                raise HolomorphicError(name_of(f))
+            how = Choice("reverse", how.inputs, how.outputs, "a real output of complex inputs has a gradient in reverse mode only")
+        return record, ins, outs, how
+
+    @functools.wraps(f, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
+    def evaluate(*args, **kwargs):
+        record, ins, outs, how = prepare(args, kwargs)
+        if how.mode == "reverse":
+            blocks = by_rows(record, ins, outs)
+        else:
+            blocks = by_columns(f, chosen, args, kwargs, record, ins, outs)
+        return assemble(record, blocks, outs, ins, layout)
+
+    evaluate.choice = lambda *args, **kwargs: prepare(args, kwargs)[3]
+    return evaluate
+
+
+def units(spec):
+    """Yield a basis of the space of arrays like `spec`: each entry 1 in turn, as arrays."""
+    if not spec.shape:
+        yield 1.0 if spec.dtype is None else spec.dtype.type(1)
+        return
+    for k in range(spec.size):
+        e = np.zeros(spec.size, spec.dtype)
+        e[k] = 1
+        yield e.reshape(spec.shape)
+
+
+def by_rows(record, ins, outs):
+    """Return blocks[o][i]: a list of rows, one for each entry of output o, by reverse passes over one tape."""
+    blocks = []
+    for o, spec in enumerate(outs):
+        rows = [[] for _ in ins]
+        for unit in units(spec):
+            bars = record.pull([unit if k == o else None for k in range(len(outs))])
+            for row, bar in zip(rows, (b for bs in bars for b in bs), strict=True):
+                row.append(bar)
+        blocks.append([stack(r, spec.shape, s, spec) for r, s in zip(rows, ins, strict=True)])
+    return blocks
+
+
+def by_columns(f, chosen, args, kwargs, record, ins, outs):
+    """Return blocks[o][i]: columns moved last, one for each entry of input i, by forward passes of `f`."""
+    places = chosen.places(f, list(args), kwargs)
+
+    def of_chosen(*values):
+        full, named = list(args), dict(kwargs)
+        for place, v in zip(places, values, strict=True):
+            (named if place.__class__ is str else full)[place] = v
+        return f(*full, **named)
+
+    primals = tuple([tree.unflatten(s, v) for s, v in zip(record.structures, record.points, strict=True)])
+    columns = [[[] for _ in ins] for _ in outs]
+    for i, spec in enumerate(ins):
+        for unit in units(spec):
+            flat = [unit if k == i else zeros_of(s) for k, s in enumerate(ins)]
+            tangents, at = [], 0
+            for s, values in zip(record.structures, record.points, strict=True):
+                tangents.append(tree.unflatten(s, flat[at : at + len(values)]))
+                at += len(values)
+            _, ydot = jvp(of_chosen, primals, tuple(tangents))
+            dots = [ydot] if isinstance(ydot, Boxed) else tree.flatten(ydot)[0]
+            for o, d in enumerate(dots):
+                columns[o][i].append(d)
+    blocks = []
+    for o, spec in enumerate(outs):
+        row = []
+        for i, s in enumerate(ins):
+            block = stack(columns[o][i], s.shape, spec, spec)
+            row.append(move_front_to_back(block, len(s.shape)))
+        blocks.append(row)
+    return blocks
+
+
+def stack(parts, lead, each, out):
+    """Stack arrays like `each` into one of shape ``lead + each.shape``."""
+    if not parts:
+        return np.zeros(lead + each.shape, out.dtype)
+    if lead == ():
+        return parts[0]
+    block = np.stack(parts)
+    return block.reshape(lead + each.shape)
+
+
+def move_front_to_back(x, count):
+    """Move the first `count` axes behind the others."""
+    n = len(shape_of(x))
+    if count == 0 or count == n:
+        return x
+    return np.transpose(x, (*range(count, n), *range(count)))
+
+
+def assemble(record, blocks, outs, ins, layout):
+    """Put the blocks into containers: of the output, then of the argument (numerator layout), or the other way round."""
+    if layout == "numerator":
+        by_output = []
+        for row in blocks:
+            by_output.append(record.packed(split(row, record.points)))
+        return tree.unflatten(record.out_structure, by_output)
+    turned = [
+        [move_front_to_back(blocks[o][i], len(outs[o].shape)) for o in range(len(outs))] for i in range(len(ins))
+    ]
+    return record.packed(split([tree.unflatten(record.out_structure, row) for row in turned], record.points))
+
+
+def split(flat, groups):
+    """Cut a flat list into lists as long as the groups."""
+    out, at = [], 0
+    for g in groups:
+        out.append(flat[at : at + len(g)])
+        at += len(g)
+    return out
+
+
+def hessian(
+    f: Callable,
+    argnums: int | tuple[int, ...] | None = None,
+    argnames: str | tuple[str, ...] | None = None,
+    holomorphic: bool = False,
+) -> Callable:
+    """Return a function that evaluates all second derivatives of a scalar function: forward over reverse mode.
+
+    The result has the shape ``x.shape + x.shape``; for containers, or several arguments, it is the container of blocks.
+    The cost is that of one gradient for each entry of the argument.
+
+    Examples
+    --------
+    >>> import numpy as np, chainrule as cr
+    >>> cr.hessian(lambda x: x[0] ** 2 * x[1])(np.array([3.0, 5.0]))
+    array([[10.,  6.],
+           [ 6.,  0.]])
+    """
+    g = grad(f, argnums, argnames, holomorphic=holomorphic)
+    return jacobian(g, argnums, argnames, mode="forward", holomorphic=holomorphic)
+
+
+def hvp(f: Callable, x: Any, v: Any) -> Any:
+    """Multiply the Hessian of `f` at `x` by `v`, without forming the Hessian.
+
+    The Hessian is symmetric, so its product with ``v`` is the directional derivative, along ``v``, of the gradient:
+    forward mode over reverse mode. The cost is a small multiple of that of ``f``, whatever the size of ``x``.
+
+    Parameters
+    ----------
+    f : callable
+        A function of one argument that returns a scalar.
+    x, v : array_like, shape (...), or containers of these
+        Where to evaluate, and the vector; any shape, the same for both.
+
+    Returns
+    -------
+    ndarray, shape (...)
+        Entry ``i`` is ``sum_j d2f/dx_i dx_j * v_j``.
+
+    Raises
+    ------
+    NotScalarError
+        If ``f`` returns an array with axes.
+    ShapeError
+        If ``v`` does not have the shape of ``x``.
+
+    References
+    ----------
+    .. [1] B. A. Pearlmutter, "Fast exact multiplication by the Hessian", Neural Computation 6(1), 1994.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import chainrule as cr
+    >>> f = lambda x: x[0] ** 2 * x[1]
+    >>> cr.hvp(f, np.array([3.0, 5.0]), np.array([1.0, 0.0]))
+    array([10.,  6.])
+    """
+    return jvp(grad(f), (x,), (v,))[1]
+
+
+__all__ = ["Choice", "choose_mode", "hessian", "hvp", "jacobian"]
