@@ -2,7 +2,8 @@
 
 Eager mode lives from the cost of one call, and most calls are arithmetic. So for each elementwise rule of one or two
 operands the functions below are written out as Python source and compiled at the rule's first use: what the rule reads
-and which partial derivatives are plain numbers is known then, and need not be asked in each call.
+and which partial derivatives are plain numbers is known then, and need not be asked in each call. (Node and Variable
+are made field by field there: calling their classes would take a sixth of the whole call.)
 
 The forward call decides from the shapes at hand whether the pullback can be plain (same type, shape and dtype on both
 sides) or must sum out a broadcast and cast (`Pull`, the general one). Everything unusual (several levels, `no_grad`,
@@ -19,9 +20,10 @@ from chainrule.engine.dual import Dual, make_dual, push_forward
 from chainrule.engine.pulls import Pull, float_residuals
 from chainrule.engine.rule import reads
 from chainrule.engine.spec import fit_tangent, spec_of
-from chainrule.engine.tape import Node
+from chainrule.engine.tape import Node, tick
 from chainrule.engine.variable import Variable
 
+NUMPY_SCALARS = frozenset({np.float64, np.float32, np.complex128, np.complex64, np.float16})
 SCALARS = frozenset({float, np.float64, np.float32, np.complex128, np.complex64, np.float16})
 
 _UNARY = """
@@ -31,8 +33,10 @@ def call(a):
         y = {expr}
         c = y.__class__
         if c is x.__class__ and (c is ndarray and x.dtype is y.dtype or c in SCALARS):
-            return Variable(y, Node((a.aux,), pull0, ({y}, {x}), rule), a.level)
-        return Variable(y, Node((a.aux,), general(rule, (0,), y, (x,), (pull0,)), ({y}, {x}), rule), a.level)
+            n = new(Node); n.parents = (a.aux,); n.pull = pull0; n.saved = ({y}, {x})
+            n.rule = rule; n.serial = tick(); v = new(Variable); v.data = y; v.aux = n; v.level = a.level; return v
+        n = new(Node); n.parents = (a.aux,); n.pull = general(rule, (0,), y, (x,), (pull0,)); n.saved = ({y}, {x})
+        n.rule = rule; n.serial = tick(); v = new(Variable); v.data = y; v.aux = n; v.level = a.level; return v
     if a.__class__ is Dual and not level.paused:
         x = a.data
         y = {expr}
@@ -63,15 +67,19 @@ def call({head}):
             c = y.__class__
             if c is x.__class__ is z.__class__ and (c in SCALARS or c is ndarray and x.shape == z.shape
                                                     and x.dtype is z.dtype is y.dtype):
-                return Variable(y, Node((a.aux, b.aux), pull01, ({y}, {x}, {z}), rule), a.level)
-            return Variable(y, Node((a.aux, b.aux), general(rule, (0, 1), y, (x, z), pulls), ({y}, {x}, {z}), rule), a.level)
+                n = new(Node); n.parents = (a.aux, b.aux); n.pull = pull01; n.saved = ({y}, {x}, {z})
+                n.rule = rule; n.serial = tick(); v = new(Variable); v.data = y; v.aux = n; v.level = a.level; return v
+            n = new(Node); n.parents = (a.aux, b.aux); n.pull = general(rule, (0, 1), y, (x, z), pulls); n.saved = ({y}, {x}, {z})
+            n.rule = rule; n.serial = tick(); v = new(Variable); v.data = y; v.aux = n; v.level = a.level; return v
         if tb in PLAIN:
             z = b
             y = {expr}
             c = y.__class__
             if c is x.__class__ and (c in SCALARS or c is ndarray and x.shape == y.shape and x.dtype is y.dtype):
-                return Variable(y, Node((a.aux, None), pull0, ({y0}, {x0}, {z0}), rule), a.level)
-            return Variable(y, Node((a.aux, None), general(rule, (0,), y, (x, z), pulls), ({y0}, {x0}, {z0}), rule), a.level)
+                n = new(Node); n.parents = (a.aux, None); n.pull = pull0; n.saved = ({y0}, {x0}, {z0})
+                n.rule = rule; n.serial = tick(); v = new(Variable); v.data = y; v.aux = n; v.level = a.level; return v
+            n = new(Node); n.parents = (a.aux, None); n.pull = general(rule, (0,), y, (x, z), pulls); n.saved = ({y0}, {x0}, {z0})
+            n.rule = rule; n.serial = tick(); v = new(Variable); v.data = y; v.aux = n; v.level = a.level; return v
     elif tb is Variable:
         if ta in PLAIN:
             x = a
@@ -79,8 +87,10 @@ def call({head}):
             y = {expr}
             c = y.__class__
             if c is z.__class__ and (c in SCALARS or c is ndarray and z.shape == y.shape and z.dtype is y.dtype):
-                return Variable(y, Node((None, b.aux), pull1, ({y1}, {x1}, {z1}), rule), b.level)
-            return Variable(y, Node((None, b.aux), general(rule, (1,), y, (x, z), pulls), ({y1}, {x1}, {z1}), rule), b.level)
+                n = new(Node); n.parents = (None, b.aux); n.pull = pull1; n.saved = ({y1}, {x1}, {z1})
+                n.rule = rule; n.serial = tick(); v = new(Variable); v.data = y; v.aux = n; v.level = b.level; return v
+            n = new(Node); n.parents = (None, b.aux); n.pull = general(rule, (1,), y, (x, z), pulls); n.saved = ({y1}, {x1}, {z1})
+            n.rule = rule; n.serial = tick(); v = new(Variable); v.data = y; v.aux = n; v.level = b.level; return v
     elif ta is Dual or tb is Dual:
         try:
             if ta is Dual:
@@ -122,6 +132,15 @@ def call({head}):
 
 def general(rule, wanted, y, xs, pulls):
     """Return the pullback for operands that may differ from y in shape or dtype: the plain one after all, or `Pull`."""
+    c = y.__class__
+    if c in NUMPY_SCALARS:
+        dtype = y.dtype
+        for i in wanted:
+            x = xs[i]
+            if x.__class__ is not c and x.__class__ is not float and (x.__class__ is not np.ndarray or x.shape or x.dtype is not dtype):
+                break
+        else:
+            return pulls[0] if len(pulls) == 1 else pulls[2 if len(wanted) == 2 else wanted[0]]
     spec = spec_of(y)
     for i in wanted:
         s = spec_of(xs[i])
@@ -160,6 +179,7 @@ def build(rule, expr=None, swap=False):
         "Dual": Dual, "Node": Node, "PLAIN": PLAIN, "SCALARS": SCALARS, "Variable": Variable, "dispatch": dispatch,
         "fit_tangent": fit_tangent, "fun": rule.fun, "general": general, "level": level, "make_dual": make_dual,
         "ndarray": np.ndarray, "rule": rule, "spec_of": spec_of, "inf": np.inf, "nan": np.nan,
+        "new": object.__new__, "tick": tick,
     }  # fmt: skip
     for i, p in enumerate(rule.vjps):
         scope[f"partial{i}"] = p

@@ -18,7 +18,7 @@ from chainrule.engine import level as _level
 from chainrule.engine.cotangent import LAZY, Masked, Slots
 from chainrule.engine.pulls import Pull, float_residuals, masked_pull
 
-_serial = itertools.count()
+tick = itertools.count().__next__
 _by_serial = attrgetter("serial")
 
 
@@ -36,7 +36,7 @@ class Node:
         self.pull = pull
         self.saved = saved
         self.rule = rule
-        self.serial = next(_serial)
+        self.serial = tick()
 
 
 class Origin:
@@ -95,8 +95,9 @@ def pull_back(node, seed, *, free=False, record=None, visit=None):
     order = reachable(node)
     bars = {node: seed}
     leaves = {}
-    take = bars.pop
-    old = xbar = xbars = ybar = None
+    take, lazy = bars.pop, LAZY
+    plain = visit is None and record is None
+    ybar = xbar = xbars = saved = None
     _level.hold_gc()
     try:
         with _level.quiet():
@@ -106,34 +107,40 @@ def pull_back(node, seed, *, free=False, record=None, visit=None):
                 if ybar is None:
                     continue
                 parents = n.parents
+                saved = n.saved
+                masked = False
+                if ybar.__class__ in lazy:
+                    masked = ybar.__class__ is Masked and saved is not None
+                    if not masked:
+                        ybar = ybar.dense()
+                if not plain:
+                    if visit is not None:
+                        visit(n, ybar.dense() if masked else ybar)
+                    if record is not None:
+                        saved = record(n, saved)
                 if not parents:
                     if n.rule is None:
-                        leaves[n] = ybar.dense() if ybar.__class__ in LAZY else ybar
-                    if visit is not None:
-                        visit(n, ybar.dense() if ybar.__class__ in LAZY else ybar)
+                        leaves[n] = ybar
                     continue
-                saved = n.saved
-                if visit is not None:
-                    visit(n, ybar.dense() if ybar.__class__ in LAZY else ybar)
-                if record is not None:
-                    saved = record(n, saved)
-                if ybar.__class__ in LAZY and ybar.__class__ is not Masked:
-                    ybar = ybar.dense()
                 try:
-                    xbars = masked_pull(n, ybar, saved) if ybar.__class__ is Masked else n.pull(ybar, saved)
+                    xbars = masked_pull(n, ybar, saved) if masked else n.pull(ybar, saved)
                 except (ZeroDivisionError, OverflowError):  # Python floats in the rule: again, as NumPy's floats
-                    ybar = float_residuals((ybar,))[0]
-                    xbars = n.pull(ybar, float_residuals(saved))
+                    xbars = n.pull(float_residuals((ybar.dense() if masked else ybar,))[0], float_residuals(saved))
                 if free:
                     n.saved = None
-                for p, xbar in zip(parents, xbars):  # noqa: B905 (strict costs 5 %)
+                if len(parents) == 2:  # unrolled: most nodes have one or two parents
+                    p, q = parents
+                    xbar, zbar = xbars
                     if p is not None and xbar is not None:
-                        if p in bars:
-                            old = take(p)
-                            bars[p] = old + xbar
-                        else:
-                            bars[p] = xbar
-                old = xbar = xbars = ybar = saved = None  # locals count as owners of what they hold
+                        bars[p] = take(p) + xbar if p in bars else xbar
+                    if q is not None and zbar is not None:
+                        bars[q] = take(q) + zbar if q in bars else zbar
+                    zbar = None
+                else:
+                    for p, xbar in zip(parents, xbars):  # noqa: B905 (strict costs time)
+                        if p is not None and xbar is not None:
+                            bars[p] = take(p) + xbar if p in bars else xbar
+                ybar = xbar = xbars = saved = None  # locals count as owners of what they hold
     finally:
         _level.release_gc()
     return leaves

@@ -86,7 +86,11 @@ def points(x, what):
                 "use floats, or arrays of floats;",
                 "leave it out of the container, or pass it as an argument of its own that is not differentiated.",
             ) from None
-        out.append(v.alias() if isinstance(v, Boxed) else v)
+        if isinstance(v, Boxed):
+            v = v.alias()
+        elif v.__class__ is np.ndarray and not v.shape:
+            v = v[()]  # NumPy's own results of shape () are scalars; their arithmetic is six times faster
+        out.append(v)
     return out, structure
 
 
