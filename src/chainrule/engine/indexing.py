@@ -267,13 +267,14 @@ def rebind(x, new):
     return x
 
 
-def in_place(call, name):
-    """Return the in-place operator made of the plain one: `x += v` as `x = x + v` under the same name.
+def in_place(plain, name):
+    """Return the in-place operator of the plain one of that name: `x += v` as `x = x + v` under the same name.
 
     On a number it makes a new name, on an array all names of the array see the change, as in NumPy.
     """
 
     def operator(x, other):
+        call = getattr(Boxed, plain)
         inner = value(x)
         if inner.__class__ is not np.ndarray:
             x.refuse_write()

@@ -24,13 +24,11 @@ COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 def install():
     """Put operators and methods on `Boxed`."""
     for name, fun, expr in BINARY:
-        rule = RULES[fun]
-        call = elementwise.build(rule, expr)
-        setattr(Boxed, f"__{name}__", call)
-        setattr(Boxed, f"__r{name}__", elementwise.build(rule, expr, swap=True))
-        setattr(Boxed, f"__i{name}__", indexing.in_place(call, f"__i{name}__"))
+        elementwise.install(Boxed, f"__{name}__", RULES[fun], expr)
+        elementwise.install(Boxed, f"__r{name}__", RULES[fun], expr, swap=True)
+        setattr(Boxed, f"__i{name}__", indexing.in_place(f"__{name}__", f"__i{name}__"))
     for name, fun, expr in UNARY:
-        setattr(Boxed, f"__{name}__", elementwise.build(RULES[fun], expr))
+        elementwise.install(Boxed, f"__{name}__", RULES[fun], expr)
     for name in COMPARISONS:
         setattr(Boxed, f"__{name}__", _comparison(getattr(operator, name)))
     Boxed.__getitem__ = indexing.read
