@@ -10,7 +10,7 @@ import weakref
 
 import numpy as np
 
-from chainrule.engine import cotangent
+from chainrule.engine import cotangent, level
 from chainrule.engine.boxed import Boxed, dispatch, value
 from chainrule.engine.cotangent import Scatter
 from chainrule.engine.spec import cast_to, primitive, shape_of, spec_of
@@ -154,7 +154,7 @@ def read(x, index):
     """Return ``x[index]`` of a box: its `__getitem__`."""
     if index.__class__ is not int and index.__class__ is not slice:
         index = frozen(index)
-    if x.__class__ is Variable and x.data.__class__ is np.ndarray and not _paused():
+    if x.__class__ is Variable and x.data.__class__ is np.ndarray and not level.paused:
         data = x.data
         part = data[index]
         y = Variable(part, Node((x.aux,), _getitem_pull(spec_of(data), index), (None, None), GETITEM[0]), x.level)
@@ -166,12 +166,6 @@ def read(x, index):
     if part.__class__ is np.ndarray and part.base is not None:
         note_view(y, x, index)
     return y
-
-
-def _paused():
-    from chainrule.engine import level
-
-    return level.paused
 
 
 GETITEM = [None]  # set by chainrule.rules.primitives: the rule of `getitem`

@@ -125,7 +125,10 @@ def pull_back(node, seed, *, free=False, record=None, visit=None):
                 try:
                     xbars = masked_pull(n, ybar, saved) if masked else n.pull(ybar, saved)
                 except (ZeroDivisionError, OverflowError):  # Python floats in the rule: again, as NumPy's floats
-                    xbars = n.pull(float_residuals((ybar.dense() if masked else ybar,))[0], float_residuals(saved))
+                    if masked:
+                        xbars = masked_pull(n, Masked(*float_residuals((ybar.value,)), ybar.mask), float_residuals(saved))
+                    else:
+                        xbars = n.pull(*float_residuals((ybar,)), float_residuals(saved))
                 if free:
                     n.saved = None
                 if len(parents) == 2:  # unrolled: most nodes have one or two parents

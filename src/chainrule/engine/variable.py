@@ -6,11 +6,11 @@ import itertools
 import numpy as np
 
 from chainrule.engine import level as _level
-from chainrule.engine.boxed import Boxed, inexact, value
+from chainrule.engine.boxed import Boxed, inexact
 from chainrule.engine.cotangent import LAZY
 from chainrule.engine.dual import float_point
 from chainrule.engine.pulls import Pull
-from chainrule.engine.spec import fit, ones_of, shape_of, spec_of
+from chainrule.engine.spec import Spec, fit, ones_of, spec_of
 from chainrule.engine.tape import BUFFER, SLOT, Node, leaf, pull_back, reachable, slot_pull
 from chainrule.errors import InPlaceError, NotScalarError, ShapeError
 
@@ -230,7 +230,7 @@ def reboxed(node, saved, level):
         return None
     y, *xs = saved
     boxed = [
-        Variable(x, p, level) if p is not None and inexact(x) and hasattr(x, "__array__") | (x.__class__ is float) else x
+        x if p is None or x is None or x.__class__ is Spec else Variable(x, p, level)
         for x, p in itertools.zip_longest(xs, node.parents)
     ]
     if isinstance(y, tuple | list):
@@ -312,6 +312,3 @@ class Creator:
 
     def __repr__(self):
         return f"<call of {self.name}>"
-
-
-__all__ = ["Creator", "Variable", "fresh", "reboxed", "shape_of", "slot_outputs", "value"]

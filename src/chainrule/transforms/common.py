@@ -133,7 +133,14 @@ def own(y, level, f, kind):
 
 def opened_aux(aux, level):
     """Return a function's auxiliary results without the boxes of this transform."""
-    return tree.tree_map(lambda v: v.data if isinstance(v, Boxed) and v.level == level else v, aux)
+
+    def opened(v):
+        if isinstance(v, Boxed) and v.level == level:
+            v = v.data
+            return v.alias() if isinstance(v, Boxed) else v
+        return v
+
+    return tree.tree_map(opened, aux)
 
 
 def output_point(y, f):

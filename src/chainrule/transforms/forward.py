@@ -110,7 +110,7 @@ def linearize(f: Callable, *primals: Any) -> tuple:
     >>> pushforward(np.array([1.0, 0.0])), pushforward(np.array([0.0, 1.0]))
     (array([2., 0.]), array([0., 6.]))
     """
-    record = Tape(f, Chosen(f, tuple(range(len(primals))), None), primals, {}, False)
+    record = Tape(f, Chosen(f, tuple(range(len(primals))), None), primals, {}, keep=True)
     specs = [[spec_of(x) for x in values] for values in record.points]
     out_specs = [spec_of(y) for y in record.outputs]
     with _level.running(f) as level:

@@ -101,7 +101,7 @@ def jacobian(
     chosen = Chosen(f, argnums, argnames)
 
     def prepare(args, kwargs):
-        record = Tape(f, chosen, args, kwargs, False)
+        record = Tape(f, chosen, args, kwargs)
         ins = [spec_of(x) for values in record.points for x in values]
         outs = [spec_of(y) for y in record.outputs]
         how = choose_mode(mode, sum(s.size for s in ins), sum(s.size for s in outs))

@@ -35,7 +35,8 @@ class Tape:
 
     __slots__ = ("aux", "chosen", "f", "leaves", "nodes", "out_structure", "outputs", "points", "roots", "structures")
 
-    def __init__(self, f, chosen, args, kwargs, has_aux):
+    def __init__(self, f, chosen, args, kwargs, has_aux=False, keep=False):
+        """Run `f`. With `keep` the tape outlives this call: arrays that the user also holds are copied."""
         self.f, self.chosen = f, chosen
         args = list(args)
         kwargs = dict(kwargs)
@@ -44,6 +45,8 @@ class Tape:
             for place in chosen.places(f, args, kwargs):
                 holder = kwargs if place.__class__ is str else args
                 values, structure = points(holder[place], f"argument {place!r} of {name_of(f)}")
+                if keep:
+                    values = [v.copy() if v.__class__ is np.ndarray else v for v in values]
                 nodes = [leaf() for _ in values]
                 boxes = [Variable(v, n, level) for v, n in zip(values, nodes, strict=True)]
                 holder[place] = tree.unflatten(structure, boxes)
@@ -64,7 +67,12 @@ class Tape:
                 y = output_point(y, f)
                 if own(y, level, f, Variable):
                     self.roots.append(y.aux)
-                    self.outputs.append(y.data)
+                    data = y.data
+                    if isinstance(data, Boxed):
+                        data = data.alias()
+                    elif keep and data.__class__ is np.ndarray:
+                        data = data.copy()
+                    self.outputs.append(data)
                 else:
                     self.roots.append(None)
                     self.outputs.append(y)
@@ -140,7 +148,7 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     >>> pullback(np.array([1.0]))
     (array([[3., 4.]]), array([1., 2.]))
     """
-    record = Tape(f, Chosen(f, tuple(range(len(primals))), None), primals, {}, has_aux)
+    record = Tape(f, Chosen(f, tuple(range(len(primals))), None), primals, {}, has_aux, keep=True)
     specs = [spec_of(y) for y in record.outputs]
 
     def pullback(ybar):
@@ -311,7 +319,7 @@ def elementwise_grad(f: Callable, argnums: int | None = None, argnames: str | No
 
     @functools.wraps(f, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
     def derivative(*args, **kwargs):
-        record = Tape(f, chosen, args, kwargs, False)
+        record = Tape(f, chosen, args, kwargs)
         seeds = [ones_of(spec_of(y)) for y in record.outputs]
         return record.packed(record.pull(seeds, free=True))
 
