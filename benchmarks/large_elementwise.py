@@ -1,4 +1,4 @@
-"""Gradient of an elementwise function of 10^6 elements (20 ufuncs): time next to plain NumPy, peak memory next to PyTorch.
+"""Gradient of an elementwise function of 10^6 elements (20 ufuncs): time next to NumPy's, memory next to PyTorch's.
 
     env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE python benchmarks/large_elementwise.py
 
@@ -76,7 +76,9 @@ def worker(tool):
 
 
 def main():
-    env = dict(os.environ, OMP_NUM_THREADS="1", MALLOC_MMAP_THRESHOLD_="1000000000", MALLOC_TRIM_THRESHOLD_="4000000000")
+    env = dict(
+        os.environ, OMP_NUM_THREADS="1", MALLOC_MMAP_THRESHOLD_="1000000000", MALLOC_TRIM_THRESHOLD_="4000000000"
+    )
     results = {tool: [] for tool in TOOLS}
     for _ in range(5):
         for tool in TOOLS:

@@ -43,7 +43,11 @@ def main():
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
     bars = {"scalar": (0.4, 0.15), "4-vector": (0.55, 0.25), "100-vector": (0.7, 0.28)}
-    for name, x in (("scalar", 0.3), ("4-vector", np.linspace(0.1, 0.4, 4)), ("100-vector", np.linspace(0.1, 0.4, 100))):
+    for name, x in (
+        ("scalar", 0.3),
+        ("4-vector", np.linspace(0.1, 0.4, 4)),
+        ("100-vector", np.linspace(0.1, 0.4, 100)),
+    ):
         ours = cr.grad(lambda x: chain(np, x) if isinstance(cr.value(x), float) else chain(np, x).sum())
         hips = autograd.grad(lambda x: anp.sum(chain(anp, x)))
 

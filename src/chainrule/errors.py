@@ -15,7 +15,11 @@ def user_line():
     while frame is not None:
         name = frame.f_code.co_filename
         module = frame.f_globals.get("__name__", "")
-        if not name.startswith(_HERE) and not module.startswith(("numpy.", "optree", "contextlib")) and module != "numpy":
+        if (
+            not name.startswith(_HERE)
+            and not module.startswith(("numpy.", "optree", "contextlib"))
+            and module != "numpy"
+        ):
             return f"{os.path.basename(name)}:{frame.f_lineno} in {frame.f_code.co_name}"
         frame = frame.f_back
     return None
@@ -66,7 +70,7 @@ class OutArgumentError(ChainruleError, TypeError):
     def __init__(self, name):
         super().__init__(
             message(
-                f"{name}(..., out=...) can't be differentiated: the write into the plain `out` array would lose the derivative.",
+                f"{name}(..., out=...): a traced result written into the plain array `out` would lose its derivative.",
                 f"use the returned value:  y = {name}(...), without out=.",
             )
         )
@@ -76,7 +80,9 @@ class ConversionError(ChainruleError, TypeError):
     """A traced value was about to become a plain Python number or ndarray, which would lose its derivative."""
 
     def __init__(self, what, *advice):
-        super().__init__(message(f"{what} would convert a traced value to a plain one and lose its derivative.", *advice))
+        super().__init__(
+            message(f"{what} would convert a traced value to a plain one and lose its derivative.", *advice)
+        )
 
 
 class InPlaceError(ChainruleError, TypeError, RuntimeError):
@@ -100,7 +106,7 @@ class LeakedValueError(ChainruleError, RuntimeError):
         super().__init__(
             message(
                 f"a traced value was used after its transform had ended. It was made inside {origin}.",
-                "return the value from the function (has_aux=True passes extra results out) instead of storing it outside;",
+                "return the value from the function (has_aux=True passes extra results out), do not store it outside;",
                 "store chainrule.value(x), a plain array, if only the number is wanted.",
             )
         )
@@ -128,8 +134,13 @@ class NotScalarError(ChainruleError, TypeError, ValueError):
             "use chainrule.elementwise_grad if output i depends on input i only.",
         )
         if what == "backward()":
-            advice = ("reduce the output, e.g. with np.sum;", "give a seed of the output's shape:  y.backward(np.ones_like(y.data)).")
-        super().__init__(message(f"{what} needs a scalar output, but {name} returned an array of shape {shape}.", *advice))
+            advice = (
+                "reduce the output, e.g. with np.sum;",
+                "give a seed of the output's shape:  y.backward(np.ones_like(y.data)).",
+            )
+        super().__init__(
+            message(f"{what} needs a scalar output, but {name} returned an array of shape {shape}.", *advice)
+        )
 
 
 class NotDifferentiableError(ChainruleError, TypeError):
@@ -145,7 +156,7 @@ class HolomorphicError(ChainruleError, TypeError):
     def __init__(self, name):
         super().__init__(
             message(
-                f"{name} returned a complex value; the gradient of a complex output is defined for holomorphic functions only.",
+                f"{name} returned a complex value; a complex output has one only if the function is holomorphic.",
                 "if the function is holomorphic:  chainrule.grad(f, holomorphic=True), which gives f'(z);",
                 "make the output real, e.g. with np.abs or np.real.",
             )
@@ -181,7 +192,9 @@ class MissingDependencyError(ChainruleError, ImportError):
 
     def __init__(self, library, extra, purpose):
         super().__init__(
-            message(f"{purpose} needs {library}, which is not installed.", f"pip install 'chainrule[{extra}]'", where=False)
+            message(
+                f"{purpose} needs {library}, which is not installed.", f"pip install 'chainrule[{extra}]'", where=False
+            )
         )
 
 

@@ -32,7 +32,7 @@ class Boxed:
     def __init__(self):
         raise TypeError("Boxed is abstract: make a Variable or a Dual")
 
-    # -- what each interpreter defines ---------------------------------------------------------------------------------
+    # -- what each interpreter defines -----------------------------------------------------------------------
 
     @staticmethod
     def process(rule, level, operands, params):
@@ -58,7 +58,7 @@ class Boxed:
     def refuse_write(self):
         """Raise if this value may not be changed in place. Only inputs of an eager tape may not."""
 
-    # -- NumPy's protocols -----------------------------------------------------------------------------------------------
+    # -- NumPy's protocols -----------------------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
         if method == "__call__" and not kwargs:
@@ -73,7 +73,7 @@ class Boxed:
                     return NotImplemented
         return CALL[function](*args, **kwargs)
 
-    # -- what would take the number out of the box -------------------------------------------------------------------------
+    # -- what would take the number out of the box -----------------------------------------------------------
 
     def __array__(self, dtype=None, copy=None):
         raise ConversionError(
@@ -114,7 +114,7 @@ class Boxed:
     def __bool__(self):
         return bool(self.data)
 
-    # -- shape and text --------------------------------------------------------------------------------------------------------
+    # -- shape and text --------------------------------------------------------------------------------------
 
     @property
     def shape(self):
@@ -188,7 +188,7 @@ def value(x):
     return x
 
 
-# -- the table of calls ------------------------------------------------------------------------------------------------------
+# -- the table of calls --------------------------------------------------------------------------------------
 
 
 class _Calls(dict):
@@ -205,12 +205,10 @@ BUILD = [None]  # set by engine.dispatch: function -> callable, or raises NoRule
 UFUNC_METHOD = [None]  # set by engine.dispatch: ufunc methods and keyword arguments
 
 
-# -- operands --------------------------------------------------------------------------------------------------------------------
+# -- operands ------------------------------------------------------------------------------------------------
 
 # Types whose values may stand beside a box as plain constants.
-PLAIN = frozenset(
-    {bool, int, float, complex, np.ndarray, *(np.dtype(c).type for c in "?bBhHiIlLqQefdgFDG")}
-)
+PLAIN = frozenset({bool, int, float, complex, np.ndarray, *(np.dtype(c).type for c in "?bBhHiIlLqQefdgFDG")})
 
 _FOREIGN_ADVICE = {
     "matrix": "use a plain array:  np.asarray(m)  (np.matrix changes the meaning of * and of shapes).",
@@ -240,7 +238,7 @@ def is_duck(kind, args):
 
 
 def as_operand(x, operands):
-    """Return `x` as an operand; `NotImplemented` for a foreign type, an error with advice for those known not to work."""
+    """Return `x` as an operand; `NotImplemented` for a foreign type; raise for those known not to work."""
     kind = x.__class__
     if kind in PLAIN or isinstance(x, Boxed):
         return x
@@ -285,7 +283,10 @@ def dispatch(rule, operands, params):
     for name in params:
         if isinstance(params[name], Boxed) and name not in rule.affine:
             raise UnsupportedArgumentError(
-                rule.name, name, "is a traced value, and has no derivative", "pass  chainrule.stop_gradient(...)  there."
+                rule.name,
+                name,
+                "is a traced value, and has no derivative",
+                "pass  chainrule.stop_gradient(...)  there.",
             )
     if not plain:
         operands = tuple([as_operand(x, operands) for x in operands])
@@ -300,7 +301,7 @@ def dispatch(rule, operands, params):
 
 
 def lowered(x, level):
-    """Return an operand as it may be kept: a box of a lower level under a name of its own, since its holder may write to it."""
+    """Return an operand as it may be kept: a lower box under a new name, since its holder may write to it."""
     if isinstance(x, Boxed):
         _level.check_open(x.level)
         if x.level != level:
@@ -313,7 +314,10 @@ def refuse_hidden(rule, params):
     for name, p in params.items():
         if isinstance(p, Boxed):
             raise UnsupportedArgumentError(
-                rule.name, name, "is a traced value, and has no derivative", "pass  chainrule.stop_gradient(...)  there."
+                rule.name,
+                name,
+                "is a traced value, and has no derivative",
+                "pass  chainrule.stop_gradient(...)  there.",
             )
 
 
@@ -327,7 +331,7 @@ def inexact(y):
 
 
 def map_outputs(function, y):
-    """Apply `function` to each output of a call that can carry a derivative; keep the tuple or named tuple around several."""
+    """Apply `function` to each output of a call that can carry a derivative; keep the tuple around several."""
     if isinstance(y, tuple):
         parts = [function(v) if inexact(v) else v for v in y]
         return type(y)(*parts) if hasattr(y, "_fields") else tuple(parts)

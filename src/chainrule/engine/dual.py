@@ -4,7 +4,6 @@ A `Dual` is a value with its tangent, the derivative along one direction: ``prim
 ``eps**2 = 0``. Each call carries the tangent along by its rule's jvp.
 """
 
-
 import numpy as np
 
 from chainrule.engine import level as _level
@@ -50,7 +49,9 @@ class Dual(Boxed):
                 except ValueError:
                     fits = False
                 if not fits:
-                    raise ShapeError(f"the tangent has shape {shape_of(tangent)}, the primal {shape}.", "give both the same shape.")
+                    raise ShapeError(
+                        f"the tangent has shape {shape_of(tangent)}, the primal {shape}.", "give both the same shape."
+                    )
                 tangent = spread_to(tangent, shape)
             level = max([b.level for b in (primal, tangent) if isinstance(b, Boxed)], default=0)
             level = _level.above(level) if level else 0.25
@@ -66,7 +67,7 @@ class Dual(Boxed):
         """The derivative of the value along the direction."""
         return self.aux
 
-    def constant(self, y):
+    def constant(self, y):  # noqa: D102 (see Boxed)
         return make_dual(y, zeros_of(y), self.level)
 
     def __repr__(self):
@@ -81,7 +82,7 @@ class Dual(Boxed):
         return _rebuild, (self.data, self.aux)
 
     @staticmethod
-    def process(rule, level, operands, params):
+    def process(rule, level, operands, params):  # noqa: D102 (see Boxed)
         mine = [x.__class__ is Dual and x.level == level for x in operands]
         xs = tuple([x.data if m else x for x, m in zip(operands, mine, strict=True)])
         xdots = [x.aux if m else None for x, m in zip(operands, mine, strict=True)]
@@ -94,7 +95,8 @@ class Dual(Boxed):
             ydot = push_forward(rule, list(float_residuals(xdots)), *float_residuals((y,)), float_residuals(xs), params)
         if isinstance(y, tuple | list):
             outputs = [
-                make_dual(v, fit_tangent(t, spec_of(v)), level) if inexact(v) else v for v, t in zip(y, ydot, strict=True)
+                make_dual(v, fit_tangent(t, spec_of(v)), level) if inexact(v) else v
+                for v, t in zip(y, ydot, strict=True)
             ]
             return type(y)(*outputs) if hasattr(y, "_fields") else type(y)(outputs)
         return make_dual(y, fit_tangent(ydot, spec_of(y)), level)
@@ -127,9 +129,7 @@ def push_forward(rule, xdots, y, xs, params):
         terms = (t * rule.jvps[i](y, *xs) for i, t in enumerate(xdots) if t is not None)
     elif kind == "bilinear":
         a, b = xs
-        terms = (
-            rule.apply((t, b) if i == 0 else (a, t), params) for i, t in enumerate(xdots) if t is not None
-        )
+        terms = (rule.apply((t, b) if i == 0 else (a, t), params) for i, t in enumerate(xdots) if t is not None)
     elif kind == "select":
         masks = rule.jvps[0](y, *xs, **params)
         shape = shape_of(y)
@@ -183,9 +183,7 @@ def float_point(x):
         return x
     if dtype.kind in "iu":
         return x.astype(np.float64)
-    raise NotDifferentiableError(
-        f"an array of dtype {dtype} can't be differentiated.", "convert it:  x.astype(float)."
-    )
+    raise NotDifferentiableError(f"an array of dtype {dtype} can't be differentiated.", "convert it:  x.astype(float).")
 
 
 __all__ = ["Dual", "float_point", "make_dual", "push_forward"]

@@ -69,7 +69,8 @@ def call({head}):
                                                     and x.dtype is z.dtype is y.dtype):
                 n = new(Node); n.parents = (a.aux, b.aux); n.pull = pull01; n.saved = ({y}, {x}, {z})
                 n.rule = rule; n.serial = tick(); v = new(Variable); v.data = y; v.aux = n; v.level = a.level; return v
-            n = new(Node); n.parents = (a.aux, b.aux); n.pull = general(rule, (0, 1), y, (x, z), pulls); n.saved = ({y}, {x}, {z})
+            n = new(Node); n.parents = (a.aux, b.aux); n.saved = ({y}, {x}, {z})
+            n.pull = general(rule, (0, 1), y, (x, z), pulls)
             n.rule = rule; n.serial = tick(); v = new(Variable); v.data = y; v.aux = n; v.level = a.level; return v
         if tb in PLAIN:
             z = b
@@ -78,7 +79,8 @@ def call({head}):
             if c is x.__class__ and (c in SCALARS or c is ndarray and x.shape == y.shape and x.dtype is y.dtype):
                 n = new(Node); n.parents = (a.aux, None); n.pull = pull0; n.saved = ({y0}, {x0}, {z0})
                 n.rule = rule; n.serial = tick(); v = new(Variable); v.data = y; v.aux = n; v.level = a.level; return v
-            n = new(Node); n.parents = (a.aux, None); n.pull = general(rule, (0,), y, (x, z), pulls); n.saved = ({y0}, {x0}, {z0})
+            n = new(Node); n.parents = (a.aux, None); n.saved = ({y0}, {x0}, {z0})
+            n.pull = general(rule, (0,), y, (x, z), pulls)
             n.rule = rule; n.serial = tick(); v = new(Variable); v.data = y; v.aux = n; v.level = a.level; return v
     elif tb is Variable:
         if ta in PLAIN:
@@ -89,7 +91,8 @@ def call({head}):
             if c is z.__class__ and (c in SCALARS or c is ndarray and z.shape == y.shape and z.dtype is y.dtype):
                 n = new(Node); n.parents = (None, b.aux); n.pull = pull1; n.saved = ({y1}, {x1}, {z1})
                 n.rule = rule; n.serial = tick(); v = new(Variable); v.data = y; v.aux = n; v.level = b.level; return v
-            n = new(Node); n.parents = (None, b.aux); n.pull = general(rule, (1,), y, (x, z), pulls); n.saved = ({y1}, {x1}, {z1})
+            n = new(Node); n.parents = (None, b.aux); n.saved = ({y1}, {x1}, {z1})
+            n.pull = general(rule, (1,), y, (x, z), pulls)
             n.rule = rule; n.serial = tick(); v = new(Variable); v.data = y; v.aux = n; v.level = b.level; return v
     elif ta is Dual or tb is Dual:
         try:
@@ -121,9 +124,12 @@ def call({head}):
             else:
                 return dispatch(rule, (a, b), {{}})
         except (ZeroDivisionError, OverflowError):
+            y = {expr}  # raises, if the plain run does
             return dispatch(rule, (a, b), {{}})
         c = y.__class__
-        if c is not ydot.__class__ or c not in SCALARS and (c is not ndarray or ydot.shape != y.shape or ydot.dtype is not y.dtype):
+        if c is not ydot.__class__ or c not in SCALARS and (
+            c is not ndarray or ydot.shape != y.shape or ydot.dtype is not y.dtype
+        ):
             ydot = fit_tangent(ydot, spec_of(y))
         return make_dual(y, ydot, lv)
     return dispatch(rule, (a, b), {{}})
@@ -137,7 +143,11 @@ def general(rule, wanted, y, xs, pulls):
         dtype = y.dtype
         for i in wanted:
             x = xs[i]
-            if x.__class__ is not c and x.__class__ is not float and (x.__class__ is not np.ndarray or x.shape or x.dtype is not dtype):
+            if (
+                x.__class__ is not c
+                and x.__class__ is not float
+                and (x.__class__ is not np.ndarray or x.shape or x.dtype is not dtype)
+            ):
                 break
         else:
             return pulls[0] if len(pulls) == 1 else pulls[2 if len(wanted) == 2 else wanted[0]]
@@ -217,7 +227,9 @@ def build(rule, expr=None, swap=False):
             for n, flag in zip(names, used, strict=True):
                 keep[n + suffix] = _kept(n, flag)
         both = f"{d0} - bdot" if d1 == "-bdot" else f"{d0} + {d1}"
-        source += _BINARY.format(expr=expr or "fun(x, z)", head="b, a" if swap else "a, b", t0=d0, t1=d1, both=both, **keep)
+        source += _BINARY.format(
+            expr=expr or "fun(x, z)", head="b, a" if swap else "a, b", t0=d0, t1=d1, both=both, **keep
+        )
     else:
 
         def call(*operands):

@@ -1,8 +1,8 @@
 """Reading and writing parts of arrays: the primitives behind ``x[i]``, ``x[i] = v`` and ``x += v``.
 
 A box is a name for a value. A write makes a new value (`put`) and rebinds the name to it; recorded history is never
-rewritten. A box that was read off another as a view remembers it, so that ``row = x[0]; row += 1`` reaches ``x``; a base
-knows its live views by weak references, and a write that would leave one of them stale raises.
+rewritten. A box that was read off another as a view remembers it, so that ``row = x[0]; row += 1`` reaches ``x``; a
+base knows its live views by weak references, and a write that would leave one of them stale raises.
 """
 
 import functools
@@ -116,7 +116,7 @@ def adjoint_by_positions(fun):
 
 
 def written(index, shape):
-    """Return which entries of a write ``x[index] = v`` are final: with repeated indices the last one wins; None for all."""
+    """Return which entries of a write ``x[index] = v`` are final (of repeated ones the last wins); None for all."""
     if not may_repeat(index):
         return None
     where = positions_of(index, shape)
@@ -127,7 +127,7 @@ def written(index, shape):
     return None if mask.all() else mask
 
 
-# -- the subscript ------------------------------------------------------------------------------------------------------------------
+# -- the subscript -------------------------------------------------------------------------------------------
 
 
 def frozen(index):
@@ -186,9 +186,10 @@ def note_view(view, base, index):
 def note_if_view(y, x):
     """Remember that `y`, made by a function that moves elements, is a view of `x`, if NumPy made it one."""
     a, b = value(y), value(x)
-    if a.__class__ is np.ndarray and b.__class__ is np.ndarray and a.base is not None:
-        if a.base is b or a.base is b.base:
-            note_view(y, x, None)
+    if a.__class__ is not np.ndarray or b.__class__ is not np.ndarray or a.base is None:
+        return
+    if a.base is b or a.base is b.base:
+        note_view(y, x, None)
 
 
 def write(x, index, v):
@@ -213,7 +214,11 @@ def _shows(view, x, index):
 
 def _same_index(a, b):
     if a.__class__ is tuple or b.__class__ is tuple:
-        return a.__class__ is b.__class__ and len(a) == len(b) and all(_same_index(p, q) for p, q in zip(a, b, strict=True))
+        return (
+            a.__class__ is b.__class__
+            and len(a) == len(b)
+            and all(_same_index(p, q) for p, q in zip(a, b, strict=True))
+        )
     return a.__class__ is b.__class__ and a.__class__ in (int, slice, type(None), type(Ellipsis)) and a == b
 
 
@@ -281,10 +286,14 @@ def in_place(plain, name):
         if new is NotImplemented:
             return new
         if new.shape != x.shape:
-            raise ValueError(f"non-broadcastable output operand with shape {x.shape} doesn't match the broadcast shape {new.shape}")
+            raise ValueError(
+                f"non-broadcastable output operand with shape {x.shape} doesn't match the broadcast shape {new.shape}"
+            )
         if new.dtype != x.dtype:
             if not np.can_cast(new.dtype, x.dtype, "same_kind"):
-                raise TypeError(f"Cannot cast {name} output from {new.dtype!r} to {x.dtype!r} with casting rule 'same_kind'")
+                raise TypeError(
+                    f"Cannot cast {name} output from {new.dtype!r} to {x.dtype!r} with casting rule 'same_kind'"
+                )
             new = cast_to(new, x.dtype)
         return rebind(x, new)
 

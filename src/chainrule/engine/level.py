@@ -37,7 +37,7 @@ _gc_before = None
 
 
 class running:
-    """Context of one transform: takes a level, silences NumPy's float warnings on request, closes the level at the end."""
+    """Context of one transform: takes a level, and closes it at the end."""
 
     __slots__ = ("origin", "token")
 
@@ -157,12 +157,12 @@ class no_grad:
             _pause_level.set(token.old_value if token.old_value is not token.MISSING else 0)
         return False
 
-    def __new__(cls, function=None):
+    def __new__(cls, function=None):  # noqa: D102 (`@no_grad` without parentheses)
         if function is not None:
             return object.__new__(cls)(function)
         return object.__new__(cls)
 
-    def __call__(self, function):
+    def __call__(self, function):  # noqa: D102 (the decorator)
         if inspect.isgeneratorfunction(function):
 
             @functools.wraps(function)

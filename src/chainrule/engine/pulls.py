@@ -8,7 +8,7 @@ from chainrule.engine.spec import choose, fit, fit_broadcast, shape_of, spec_of,
 
 
 class Pull:
-    """Pull a cotangent back through one call: ``pull(ybar, saved) -> one cotangent per operand`` (None for constants)."""
+    """Pull a cotangent back through one call: ``pull(ybar, saved)`` gives one per operand (None for constants)."""
 
     __slots__ = ("params", "rule", "specs", "wanted")
 
@@ -28,7 +28,7 @@ class Pull:
             return (y if keep[0] else None, *xs)
         return tuple([v if k else None for v, k in zip((y, *xs), keep, strict=False)])
 
-    def __call__(self, ybar, saved):
+    def __call__(self, ybar, saved):  # noqa: D102 (see the class)
         rule = self.rule
         kind = rule.kind
         xbars = [None] * len(self.specs)
@@ -121,10 +121,7 @@ def float_residuals(saved):
             return np.float64(x)
         if x.__class__ is complex:
             return np.complex128(x)
-        if isinstance(x, Boxed) and x.data.__class__ in (float, complex):
-            x = x.alias()
-            x.data = convert(x.data)
-        elif isinstance(x, Boxed) and isinstance(x.data, Boxed):
+        if isinstance(x, Boxed) and (isinstance(x.data, Boxed) or x.data.__class__ in (float, complex)):
             x = x.alias()
             x.data = convert(x.data)
         return x

@@ -103,8 +103,8 @@ def full_name(fun):
 def reads(function, skip):
     """Tell which of the parameters (y, *xs) of a rule's function its code uses.
 
-    The first `skip` parameters (``ybar`` of a vjp) are left out. Read from the byte code: a parameter that is never loaded is not
-    kept by the tape.
+    The first `skip` parameters (``ybar`` of a vjp) are left out. Read from the byte code: a parameter that
+    is never loaded is not kept by the tape.
     """
     function = getattr(function, "reads_like", function)
     code = function.__code__
@@ -151,7 +151,12 @@ def make_binder(rule):
         names, keywords = parameters(source, 2)
         text = ", ".join(names + [f"{k}=_MISSING" for k in keywords])
         signature = list(inspect.signature(eval(f"lambda {text}: 0", {"_MISSING": _MISSING})).parameters.values())
-    head, body, operands, scope = [], [], [], {"_MISSING": _MISSING, "_refuse": _refuse, "_rule": rule, "_is": _is_default}
+    head, body, operands, scope = (
+        [],
+        [],
+        [],
+        {"_MISSING": _MISSING, "_refuse": _refuse, "_rule": rule, "_is": _is_default},
+    )
     star = slash = False
     for p in signature:
         if p.kind is p.POSITIONAL_ONLY:
@@ -190,13 +195,20 @@ def make_binder(rule):
         operands = [f"*{operands[0]}"]
     name = getattr(rule.fun, "__name__", "function")
     name = name if name.isidentifier() else "function"
-    lines = [f"def {name}({', '.join(head)}):", "    params = {}", *body, f"    return ({', '.join(operands)},), params"]
+    lines = [
+        f"def {name}({', '.join(head)}):",
+        "    params = {}",
+        *body,
+        f"    return ({', '.join(operands)},), params",
+    ]
     exec("\n".join(lines), scope)
     return scope[name]
 
 
 def _is_default(x, default):
-    return x is default or (x is None) or (type(x) is type(default) and isinstance(x, str | bool | int) and x == default)
+    return (
+        x is default or (x is None) or (type(x) is type(default) and isinstance(x, str | bool | int) and x == default)
+    )
 
 
 def _refuse(rule, argument):
@@ -205,7 +217,10 @@ def _refuse(rule, argument):
     if argument == "out":
         raise OutArgumentError(rule.name)
     raise UnsupportedArgumentError(
-        rule.name, argument, "is not supported with traced values", "leave it out, and write the same with other functions."
+        rule.name,
+        argument,
+        "is not supported with traced values",
+        "leave it out, and write the same with other functions.",
     )
 
 
@@ -217,7 +232,7 @@ def register(rule):
     return rule
 
 
-# -- the declarators ------------------------------------------------------------------------------------------------------------
+# -- the declarators -----------------------------------------------------------------------------------------
 
 
 def elementwise(fun, *partials, domain=None, complex=True, notes=""):
@@ -226,7 +241,9 @@ def elementwise(fun, *partials, domain=None, complex=True, notes=""):
     `domain` is where the rule holds: a pair of bounds, or one pair per operand; tests draw their inputs from it.
     `complex` says whether it holds for complex operands. Broadcasting, dtypes and the real part are the engine's.
     """
-    return register(Rule(fun, "elementwise", len(partials), partials, partials, domain=domain, complex=complex, notes=notes))
+    return register(
+        Rule(fun, "elementwise", len(partials), partials, partials, domain=domain, complex=complex, notes=notes)
+    )
 
 
 def gather(*funs, adjoint=None, complex=True):
@@ -245,7 +262,11 @@ def gather(*funs, adjoint=None, complex=True):
 
 def _all_keywords(fun):
     try:
-        names = [p.name for p in inspect.signature(fun).parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        names = [
+            p.name
+            for p in inspect.signature(fun).parameters.values()
+            if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        ]
     except (TypeError, ValueError):
         names = []
     return [n for n in names[1:] if n not in ("out", "subok", "like")]
@@ -260,8 +281,19 @@ def linear(fun, *adjoints, spread=False, affine=(), nin=None, bind=None, apply=N
     names, keywords = parameters(adjoints[0], 2)
     nin = nin if nin is not None else (1 if spread else len(names))
     return register(
-        Rule(fun, "linear", nin, (), adjoints, spread=spread, affine=affine, bind=bind, apply=apply, complex=complex,
-             accepts=(*keywords, *accepts))  # fmt: skip
+        Rule(
+            fun,
+            "linear",
+            nin,
+            (),
+            adjoints,
+            spread=spread,
+            affine=affine,
+            bind=bind,
+            apply=apply,
+            complex=complex,
+            accepts=(*keywords, *accepts),
+        )  # fmt: skip
     )
 
 
@@ -269,7 +301,17 @@ def bilinear(fun, left, right, *, bind=None, apply=None, complex=True, accepts=(
     """Declare a function linear in each of two operands by its two adjoints ``adjoint(ybar, y, a, b, **params)``."""
     _, keywords = parameters(left, 2)
     return register(
-        Rule(fun, "bilinear", 2, (), (left, right), bind=bind, apply=apply, complex=complex, accepts=(*keywords, *accepts))
+        Rule(
+            fun,
+            "bilinear",
+            2,
+            (),
+            (left, right),
+            bind=bind,
+            apply=apply,
+            complex=complex,
+            accepts=(*keywords, *accepts),
+        )
     )
 
 
@@ -282,19 +324,43 @@ def select(fun, weights, *, nin, bind=None, apply=None, complex=True, accepts=()
     """
     _, keywords = parameters(weights, 1)
     return register(
-        Rule(fun, "select", nin, (weights,), (weights,), bind=bind, apply=apply, complex=complex, accepts=(*keywords, *accepts))
+        Rule(
+            fun,
+            "select",
+            nin,
+            (weights,),
+            (weights,),
+            bind=bind,
+            apply=apply,
+            complex=complex,
+            accepts=(*keywords, *accepts),
+        )
     )
 
 
-def rule(fun, *, jvp, vjp, nin=None, spread=False, affine=(), bind=None, apply=None, domain=None, complex=True, accepts=()):
+def rule(
+    fun, *, jvp, vjp, nin=None, spread=False, affine=(), bind=None, apply=None, domain=None, complex=True, accepts=()
+):
     """Declare any other function by its jvp and vjp: one callable each, or one per operand."""
     jvps = jvp if isinstance(jvp, tuple) else (jvp,)
     vjps = vjp if isinstance(vjp, tuple) else (vjp,)
     names, keywords = parameters(vjps[0], 2)
     nin = nin if nin is not None else (1 if spread else len(names))
     return register(
-        Rule(fun, "rule", nin, jvps, vjps, spread=spread, affine=affine, bind=bind, apply=apply, domain=domain,
-             complex=complex, accepts=(*keywords, *accepts))  # fmt: skip
+        Rule(
+            fun,
+            "rule",
+            nin,
+            jvps,
+            vjps,
+            spread=spread,
+            affine=affine,
+            bind=bind,
+            apply=apply,
+            domain=domain,
+            complex=complex,
+            accepts=(*keywords, *accepts),
+        )  # fmt: skip
     )
 
 

@@ -82,9 +82,7 @@ def sum_to(x, shape):
     if np.shape(x) == shape:
         return x
     extra = x.ndim - len(shape)
-    axes = tuple(range(extra)) + tuple(
-        i + extra for i, n in enumerate(shape) if n == 1 and x.shape[i + extra] != 1
-    )
+    axes = tuple(range(extra)) + tuple(i + extra for i, n in enumerate(shape) if n == 1 and x.shape[i + extra] != 1)
     if axes:
         x = np.add.reduce(x, axis=axes, keepdims=True)
     return x.reshape(shape) if x.shape != shape else x

@@ -1,8 +1,8 @@
 """The tape: reverse mode.
 
-A `Variable` (in `engine.variable`) carries the `Node` that made it. A node keeps its parents (one per operand, None for constants), the
-residuals its rule needs, and the function that pulls a cotangent back to the parents. `pull_back` visits the nodes from
-the output to the inputs, each after all of its uses, and adds up what arrives at each.
+A `Variable` (in `engine.variable`) carries the `Node` that made it. A node keeps its parents (one per operand, None
+for constants), the residuals its rule needs, and the function that pulls a cotangent back to the parents. `pull_back`
+visits the nodes from the output to the inputs, each after all of its uses, and adds up what arrives at each.
 
 A node's residuals are values laid out as ``(y, x0, x1, ...)``, None where not needed. So nothing more has to be stored
 for pullbacks that are recorded themselves (`create_graph`): the output is a Variable of the node itself, an operand a
@@ -16,7 +16,7 @@ from operator import attrgetter
 
 from chainrule.engine import level as _level
 from chainrule.engine.cotangent import LAZY, Masked, Slots
-from chainrule.engine.pulls import Pull, float_residuals, masked_pull
+from chainrule.engine.pulls import float_residuals, masked_pull
 
 tick = itertools.count().__next__
 _by_serial = attrgetter("serial")
@@ -90,7 +90,8 @@ def pull_back(node, seed, *, free=False, record=None, visit=None):
     There is no recursion, so the tape may be as long as memory allows.
 
     `free` drops the residuals as they are used (the nodes can't be pulled through again); `record(node, saved)` gives
-    the residuals as Variables: the pullbacks' own operations are then recorded; `visit(node, ybar)` is told each cotangent.
+    the residuals as Variables: the pullbacks' own operations are then recorded; `visit(node, ybar)` is told each
+    cotangent.
     """
     order = reachable(node)
     bars = {node: seed}
@@ -126,7 +127,9 @@ def pull_back(node, seed, *, free=False, record=None, visit=None):
                     xbars = masked_pull(n, ybar, saved) if masked else n.pull(ybar, saved)
                 except (ZeroDivisionError, OverflowError):  # Python floats in the rule: again, as NumPy's floats
                     if masked:
-                        xbars = masked_pull(n, Masked(*float_residuals((ybar.value,)), ybar.mask), float_residuals(saved))
+                        xbars = masked_pull(
+                            n, Masked(*float_residuals((ybar.value,)), ybar.mask), float_residuals(saved)
+                        )
                     else:
                         xbars = n.pull(*float_residuals((ybar,)), float_residuals(saved))
                 if free:

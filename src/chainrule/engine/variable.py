@@ -59,13 +59,13 @@ class Variable(Boxed):
         self.aux = node
         self.level = level
 
-    # -- the tape --------------------------------------------------------------------------------------------------------
+    # -- the tape --------------------------------------------------------------------------------------------
 
-    def constant(self, y):
+    def constant(self, y):  # noqa: D102 (see Boxed)
         return Variable(y, Node((), None, None, BUFFER), self.level)
 
     @staticmethod
-    def process(rule, level, operands, params):
+    def process(rule, level, operands, params):  # noqa: D102 (see Boxed)
         mine = [x.__class__ is Variable and x.level == level for x in operands]
         xs = tuple([x.data if m else x for x, m in zip(operands, mine, strict=True)])
         y = rule.apply(xs, params)
@@ -81,7 +81,7 @@ class Variable(Boxed):
             return slot_outputs(node, y, level)
         return Variable(y, Node(parents, pull, saved, rule), level)
 
-    # -- gradients ---------------------------------------------------------------------------------------------------------
+    # -- gradients -------------------------------------------------------------------------------------------
 
     @property
     def grad(self):
@@ -103,7 +103,7 @@ class Variable(Boxed):
         return None if rule is None or rule is BUFFER else Creator(self.aux, self.level)
 
     def backward(self, seed=None, *, retain_grad=False, create_graph=False):
-        """Leave the gradient of this value in ``x.grad`` of every input ``x`` it depends on, added to what is there.
+        """Leave the gradient of this value in ``x.grad`` of every input ``x``, added to what is there.
 
         Parameters
         ----------
@@ -129,7 +129,7 @@ class Variable(Boxed):
         """
         if self.level == int(self.level):
             raise InPlaceError(
-                "backward() was called on a value inside a running transform (grad, jvp, ...), which computes this derivative.",
+                "backward() was called on a value of a running transform (grad, jvp, ...), which does that itself.",
                 "return the value from the function, and let the transform do it;",
                 "for an inner derivative use chainrule.grad, which nests.",
             )
@@ -140,11 +140,15 @@ class Variable(Boxed):
             seed = ones_of(spec)
         elif isinstance(seed, Boxed):
             if seed.shape != spec.shape:
-                raise ShapeError(f"the seed has shape {seed.shape}, the value {spec.shape}.", "give both the same shape.")
+                raise ShapeError(
+                    f"the seed has shape {seed.shape}, the value {spec.shape}.", "give both the same shape."
+                )
         else:
             seed = np.asarray(seed)
             if seed.shape != spec.shape:
-                raise ShapeError(f"the seed has shape {seed.shape}, the value {spec.shape}.", "give both the same shape.")
+                raise ShapeError(
+                    f"the seed has shape {seed.shape}, the value {spec.shape}.", "give both the same shape."
+                )
             seed = fit(seed if seed.ndim else seed[()], spec)
         visit = None
         if retain_grad:
@@ -169,7 +173,7 @@ class Variable(Boxed):
             before = getattr(node, "grad", None)
             node.grad = fresh(xbar, handed) if before is None else before + xbar
 
-    # -- copies ------------------------------------------------------------------------------------------------------------
+    # -- copies ----------------------------------------------------------------------------------------------
 
     def __copy__(self):
         if self.aux.rule is None:
@@ -192,7 +196,9 @@ class Variable(Boxed):
 
     def __reduce__(self):
         if isinstance(self.data, Boxed) or self.level != 0.5 or self.aux.rule is not None:
-            raise TypeError("only an input Variable can be pickled; pickle  chainrule.value(x)  of a result or traced value")
+            raise TypeError(
+                "only an input Variable can be pickled; pickle  chainrule.value(x)  of a result or traced value"
+            )
         return _unpickle, (self.data, self.grad)
 
     @property
@@ -202,7 +208,11 @@ class Variable(Boxed):
 
     def refuse_write(self):
         """Raise if this is an input that the tape is recording: changing it would change the past."""
-        if self.aux.rule is None and self.level != int(self.level) and not (_level.paused and _level.is_paused(self.level)):
+        if (
+            self.aux.rule is None
+            and self.level != int(self.level)
+            and not (_level.paused and _level.is_paused(self.level))
+        ):
             raise InPlaceError(
                 "an input Variable was changed in place while operations are recorded.",
                 "update parameters without recording:  with chainrule.no_grad(): x -= lr * x.grad;",
@@ -225,7 +235,7 @@ def slot_outputs(node, y, level):
 
 
 def reboxed(node, saved, level):
-    """Return a node's residuals as Variables of the same tape: the output by the node itself, operands by its parents."""
+    """Return a node's residuals as Variables of the same tape: the output by the node, operands by its parents."""
     if saved is None:
         return None
     y, *xs = saved

@@ -6,5 +6,6 @@ from chainrule.transforms.reverse import elementwise_grad, grad, value_and_grad,
 from chainrule.transforms.stop import stop_gradient
 
 __all__ = [
-    "elementwise_grad", "grad", "hessian", "hvp", "jacobian", "jvp", "linearize", "stop_gradient", "value_and_grad", "vjp",
+    "elementwise_grad", "grad", "hessian", "hvp", "jacobian", "jvp", "linearize", "stop_gradient", "value_and_grad",
+    "vjp",
 ]  # fmt: skip

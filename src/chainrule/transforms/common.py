@@ -18,14 +18,16 @@ def name_of(f):
 
 
 class Chosen:
-    """The arguments of a call that a transform differentiates: by position (`argnums`), by name (`argnames`), or both."""
+    """The arguments of a call that a transform differentiates: by position (`argnums`), by name, or both."""
 
     __slots__ = ("argnums", "names", "one", "signature")
 
     def __init__(self, f, argnums, argnames):
         if argnums is None and argnames is None:
             argnums = 0
-        self.one = (argnums is None) != (argnames is None) and not isinstance(argnums if argnames is None else argnames, tuple | list)
+        self.one = (argnums is None) != (argnames is None) and not isinstance(
+            argnums if argnames is None else argnames, tuple | list
+        )
         self.argnums = () if argnums is None else tuple(argnums) if isinstance(argnums, tuple | list) else (argnums,)
         self.names = () if argnames is None else (argnames,) if isinstance(argnames, str) else tuple(argnames)
         for n in self.argnums:
@@ -64,7 +66,9 @@ class Chosen:
                 else:
                     raise ValueError(f"argument {n!r} of {name_of(f)} was not given in this call")
         if len(set(places)) != len(places):
-            raise ValueError(f"the same argument of {name_of(f)} was chosen twice: argnums={self.argnums}, argnames={self.names}")
+            raise ValueError(
+                f"the same argument of {name_of(f)} was chosen twice: argnums={self.argnums}, argnames={self.names}"
+            )
         return places
 
     def pack(self, values):

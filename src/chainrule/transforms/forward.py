@@ -48,9 +48,13 @@ def jvp(f: Callable, primals: tuple, tangents: tuple, has_aux: bool = False) -> 
     (np.float64(0.0), np.float64(1.0))
     """
     if not isinstance(primals, tuple | list) or not isinstance(tangents, tuple | list):
-        raise TypeError("jvp(f, primals, tangents): primals and tangents must be tuples, one entry for each argument of f")
+        raise TypeError(
+            "jvp(f, primals, tangents): primals and tangents must be tuples, one entry for each argument of f"
+        )
     if len(primals) != len(tangents):
-        raise ShapeError(f"{len(primals)} primals, but {len(tangents)} tangents were given.", "give one for each argument.")
+        raise ShapeError(
+            f"{len(primals)} primals, but {len(tangents)} tangents were given.", "give one for each argument."
+        )
     with _level.running(f) as level:
         args = []
         for k, (x, t) in enumerate(zip(primals, tangents, strict=True)):
@@ -122,7 +126,9 @@ def linearize(f: Callable, *primals: Any) -> tuple:
 
     def pushforward(*tangents):
         if len(tangents) != len(primals):
-            raise ShapeError(f"{len(primals)} tangents are needed, {len(tangents)} were given.", "give one for each argument.")
+            raise ShapeError(
+                f"{len(primals)} tangents are needed, {len(tangents)} were given.", "give one for each argument."
+            )
         dots = []
         for t, s, structure in zip(tangents, specs, record.structures, strict=True):
             dots.extend(seeds_like(t, s, structure, "tangent"))

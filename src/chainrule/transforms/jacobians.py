@@ -39,11 +39,11 @@ def choose_mode(mode, inputs, outputs):
     if inputs < outputs:
         return Choice(
             "forward", inputs, outputs,
-            f"{inputs} forward passes (one for each input) are fewer than {outputs} reverse passes (one for each output)",
+            f"{inputs} forward passes (one for each input) are fewer than {outputs} reverse passes (one per output)",
         )  # fmt: skip
     return Choice(
         "reverse", inputs, outputs,
-        f"{outputs} reverse passes (one for each output) are no more than {inputs} forward passes (one for each input)",
+        f"{outputs} reverse passes (one per output) are no more than {inputs} forward passes (one for each input)",
     )  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def jacobian(
            [1., 0.],
            [0., 1.]])
     >>> print(J.choice(np.array([2.0, 5.0])))
-    forward: 2 forward passes (one for each input) are fewer than 3 reverse passes (one for each output)
+    forward: 2 forward passes (one for each input) are fewer than 3 reverse passes (one per output)
     """
     if mode not in MODES:
         raise ValueError(f"mode must be one of {', '.join(map(repr, MODES))}, not {mode!r}")
@@ -111,7 +111,12 @@ def jacobian(
         if complex_in and not all(s.kind == "c" for s in outs) and how.mode == "forward":
             if mode == "forward":
                 raise HolomorphicError(name_of(f))
-            how = Choice("reverse", how.inputs, how.outputs, "a real output of complex inputs has a gradient in reverse mode only")
+            how = Choice(
+                "reverse",
+                how.inputs,
+                how.outputs,
+                "a real output of complex inputs has a gradient in reverse mode only",
+            )
         return record, ins, outs, how
 
     @functools.wraps(f, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
@@ -203,15 +208,13 @@ def move_front_to_back(x, count):
 
 
 def assemble(record, blocks, outs, ins, layout):
-    """Put the blocks into containers: of the output, then of the argument (numerator layout), or the other way round."""
+    """Put the blocks into containers: output, then argument (numerator layout), or the other way round."""
     if layout == "numerator":
         by_output = []
         for row in blocks:
             by_output.append(record.packed(split(row, record.points)))
         return tree.unflatten(record.out_structure, by_output)
-    turned = [
-        [move_front_to_back(blocks[o][i], len(outs[o].shape)) for o in range(len(outs))] for i in range(len(ins))
-    ]
+    turned = [[move_front_to_back(blocks[o][i], len(outs[o].shape)) for o in range(len(outs))] for i in range(len(ins))]
     return record.packed(split([tree.unflatten(record.out_structure, row) for row in turned], record.points))
 
 

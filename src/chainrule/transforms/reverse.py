@@ -115,7 +115,7 @@ _JOIN = _Join()
 
 
 def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
-    """Evaluate `f` and return its value and its pullback: the map from a cotangent of the output to those of the inputs.
+    """Evaluate `f` and return its value and its pullback: the map from a cotangent of `y` to those of the inputs.
 
     Parameters
     ----------
@@ -175,16 +175,23 @@ def seeds_like(given, specs, structure, what):
         if not isinstance(s, Boxed | np.ndarray | float | complex | np.generic):
             s = np.asarray(s)
             if s.dtype.kind not in "iufcb":
-                raise ShapeError(f"a {what} must be a number or an array, not {describe(s)}.", "use np.ones_like(y), e.g.")
+                raise ShapeError(
+                    f"a {what} must be a number or an array, not {describe(s)}.", "use np.ones_like(y), e.g."
+                )
         if shape_of(s) != spec.shape:
             raise ShapeError(
-                f"the {what} has shape {shape_of(s)}, the value {spec.shape}.", f"give the {what} the shape of the value."
+                f"the {what} has shape {shape_of(s)}, the value {spec.shape}.",
+                f"give the {what} the shape of the value.",
             )
         if s.__class__ is np.ndarray and not s.shape:
             s = s[()]
         if getattr(s, "dtype", None) is not None and s.dtype.kind in "iub" and spec.dtype is None:
             s = float(s)
-        out.append(s if isinstance(s, float) and not spec.shape and spec.kind == "f" and spec.dtype is None else fit_seed(s, spec))
+        out.append(
+            s
+            if isinstance(s, float) and not spec.shape and spec.kind == "f" and spec.dtype is None
+            else fit_seed(s, spec)
+        )
     return out
 
 
