@@ -35,7 +35,7 @@ def call(a):
         if c is x.__class__ and (c is ndarray and x.dtype is y.dtype or c in SCALARS):
             n = new(Node); n.parents = (a.aux,); n.pull = pull0; n.saved = ({y}, {x})
             n.rule = rule; n.serial = tick(); v = new(Variable); v.data = y; v.aux = n; v.level = a.level; return v
-        n = new(Node); n.parents = (a.aux,); n.pull = general(rule, (0,), y, (x,), (pull0,)); n.saved = ({y}, {x})
+        n = new(Node); n.parents = (a.aux,); n.pull = general(rule, (0,), y, (x,), pulls); n.saved = ({y}, {x})
         n.rule = rule; n.serial = tick(); v = new(Variable); v.data = y; v.aux = n; v.level = a.level; return v
     if a.__class__ is Dual and not level.paused:
         x = a.data
@@ -138,25 +138,28 @@ def call({head}):
 
 def general(rule, wanted, y, xs, pulls):
     """Return the pullback for operands that may differ from y in shape or dtype: the plain one after all, or `Pull`."""
+    same = pulls[0] if len(pulls) == 1 else pulls[2 if len(wanted) == 2 else wanted[0]]
     c = y.__class__
-    if c in NUMPY_SCALARS:
+    if c is Variable:  # what the call one level down found out holds here, too
+        below = y.aux.pull
+        if below is pulls[-1] or below is same:
+            return same
+    elif c in NUMPY_SCALARS:
         dtype = y.dtype
+        weak = dtype.kind == "f"
         for i in wanted:
             x = xs[i]
-            if (
-                x.__class__ is not c
-                and x.__class__ is not float
-                and (x.__class__ is not np.ndarray or x.shape or x.dtype is not dtype)
-            ):
+            k = x.__class__
+            if k is not c and not (weak and k is float) and (k is not np.ndarray or x.shape or x.dtype is not dtype):
                 break
         else:
-            return pulls[0] if len(pulls) == 1 else pulls[2 if len(wanted) == 2 else wanted[0]]
+            return same
     spec = spec_of(y)
     for i in wanted:
         s = spec_of(xs[i])
         if s.shape != spec.shape or s.dtype is not spec.dtype:
             return Pull(rule, wanted, y, xs, {})
-    return pulls[0] if len(pulls) == 1 else pulls[2 if len(wanted) == 2 else wanted[0]]
+    return same
 
 
 def _term(i, partial, bar, names):
@@ -208,14 +211,14 @@ def build(rule, expr=None, swap=False):
         scope[f"partial{i}"] = p
     if rule.nin == 1:
         t0, used = _term(0, rule.vjps[0], "ybar", ("y", "x"))
-        source = f"def pull0(ybar, saved):\n    y, x = saved\n    return ({t0},)\n"
+        pulls = f"def pull0(ybar, saved):\n    y, x = saved\n    return ({t0},)\npulls = (pull0,)"
         tangent = _term(0, rule.vjps[0], "a.aux", ("y", "x"))[0]
-        source += _UNARY.format(expr=expr or "fun(x)", y=_kept("y", used[0]), x=_kept("x", used[1]), t0=tangent)
+        source = _UNARY.format(expr=expr or "fun(x)", y=_kept("y", used[0]), x=_kept("x", used[1]), t0=tangent)
     elif rule.nin == 2:
         names = ("y", "x", "z")
         (t0, u0), (t1, u1) = (_term(i, rule.vjps[i], "ybar", names) for i in (0, 1))
         (d0, _), (d1, _) = (_term(i, rule.vjps[i], bar, names) for i, bar in ((0, "adot"), (1, "bdot")))
-        source = (
+        pulls = (
             f"def pull0(ybar, saved):\n    y, x, z = saved\n    return {t0}, None\n"
             f"def pull1(ybar, saved):\n    y, x, z = saved\n    return None, {t1}\n"
             f"def pull01(ybar, saved):\n    y, x, z = saved\n    return {t0}, {t1}\n"
@@ -227,7 +230,7 @@ def build(rule, expr=None, swap=False):
             for n, flag in zip(names, used, strict=True):
                 keep[n + suffix] = _kept(n, flag)
         both = f"{d0} - bdot" if d1 == "-bdot" else f"{d0} + {d1}"
-        source += _BINARY.format(
+        source = _BINARY.format(
             expr=expr or "fun(x, z)", head="b, a" if swap else "a, b", t0=d0, t1=d1, both=both, **keep
         )
     else:
@@ -236,7 +239,13 @@ def build(rule, expr=None, swap=False):
             return dispatch(rule, operands, {})
 
         return call
-    exec(compile(source, f"<chainrule: {rule.name}>", "exec"), scope)
+    name = f"<chainrule: {rule.name}>"
+    if rule.pulls is None:  # one set for the function and its operators: `general` tells pulls by identity
+        exec(compile(pulls, name, "exec"), scope)
+        rule.pulls = scope["pulls"]
+    scope["pulls"] = rule.pulls
+    scope.update({f.__name__: f for f in rule.pulls})
+    exec(compile(source, name, "exec"), scope)
     call = scope["call"]
     call.__name__ = call.__qualname__ = rule.name.rpartition(".")[2]
     return call

@@ -33,7 +33,7 @@ class Rule:
 
     __slots__ = (
         "accepts", "affine", "apply", "bind", "complex", "domain", "fun", "gathers", "jvps", "kind", "name",
-        "nin", "notes", "reads", "residuals", "spread", "vjps",
+        "nin", "notes", "pulls", "reads", "residuals", "spread", "vjps",
     )  # fmt: skip
 
     def __init__(self, fun, kind, nin, jvps=(), vjps=(), spread=False, affine=(), bind=None, apply=None, domain=None,
@@ -47,6 +47,7 @@ class Rule:
         self.accepts = frozenset(accepts) | frozenset(self.affine)
         self.apply = apply or (self._apply_spread if spread else self._apply)
         self.bind = bind or self._first_bind
+        self.pulls = None  # of elementwise rules: see engine.elementwise
         self.reads = None  # filled at first use: for each vjp, which of (y, *xs) it reads
         self.residuals = {}  # wanted operands -> which of (y, *xs) are kept
 
