@@ -35,7 +35,7 @@ def blocks(page):
 
 def run_doctest(text, scope, name, line):
     """Run one block with prompts in `scope`; return the report of its failures, empty if there are none."""
-    test = doctest.DocTestParser().get_doctest(text, scope, name, name, line - 1)
+    test = doctest.DocTestParser().get_doctest(text, scope, f"{name}:{line}", name, line - 1)
     test.globs = scope  # the parser copies; a page's blocks share one namespace
     report = io.StringIO()
     runner = doctest.DocTestRunner(optionflags=FLAGS, verbose=False)
