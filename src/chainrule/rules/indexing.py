@@ -1,0 +1,226 @@
+"""Derivative rules of the functions that read entries by index, and the functions that write them.
+
+A reading function is a subscript: its cotangent is added up at the places read. A writing function writes through the
+engine's subscript when its destination is traced. A plain destination would lose the derivative, and raises.
+"""
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from chainrule.engine import calls
+from chainrule.engine.boxed import Boxed, value
+from chainrule.engine.indexing import frozen, rebind, scatter, write
+from chainrule.engine.rule import composite, constant
+from chainrule.engine.spec import shape_of
+from chainrule.errors import InPlaceError, OutArgumentError
+
+# -- reading ---------------------------------------------------------------------------------------------------
+
+
+@composite(np.take)
+def take(a, indices, axis=None, out=None, mode="raise"):
+    """Read the entries, or along an axis the slices, at `indices`."""
+    if out is not None:
+        raise OutArgumentError("numpy.take")
+    x = np.ravel(a) if axis is None else a
+    k = 0 if axis is None else normalize_axis_index(axis, x.ndim)
+    return x[(slice(None),) * k + (_indices(indices, x.shape[k], mode),)]
+
+
+def _indices(indices, n, mode):
+    """Return indices into an axis of length `n` that a subscript understands."""
+    i = np.asarray(value(indices))
+    if i.dtype.kind == "b" or not i.size:
+        i = i.astype(int)
+    if i.dtype.kind not in "iu":
+        raise TypeError(f"Cannot cast array data from {i.dtype!r} to dtype('int64') according to the rule 'safe'")
+    if mode == "wrap":
+        i = i % n
+    elif mode == "clip":
+        i = i.clip(0, n - 1)
+    return i if i.ndim else int(i)
+
+
+def along_axis(indices, shape, axis):
+    """Return the subscript that reads `indices` along `axis`, and the same places along all others."""
+    indices = np.asarray(indices)
+    if indices.ndim != len(shape):
+        raise ValueError("`indices` and `arr` must have the same number of dimensions")
+    index = []
+    for i, n in enumerate(shape):
+        index.append(indices if i == axis else np.arange(n).reshape([-1 if j == i else 1 for j in range(len(shape))]))
+    return tuple(index)
+
+
+@composite(np.take_along_axis)
+def take_along_axis(arr, indices, axis=-1):
+    """Read one entry per entry of `indices`."""
+    x = np.ravel(arr) if axis is None else arr
+    k = 0 if axis is None else normalize_axis_index(axis, x.ndim)
+    return x[along_axis(value(indices), x.shape, k)]
+
+
+@composite(np.compress)
+def compress(condition, a, axis=None, out=None):
+    """Read the slices where the condition holds."""
+    return np.take(a, np.flatnonzero(value(condition)), axis, out)
+
+
+@composite(np.extract)
+def extract(condition, arr):
+    """Read the entries where the condition holds."""
+    return np.ravel(arr)[np.flatnonzero(value(condition))]
+
+
+@composite(np.choose)
+def choose(a, choices, out=None, mode="raise"):
+    """Take each entry from the choice whose number is there."""
+    if out is not None:
+        raise OutArgumentError("numpy.choose")
+    parts = [c if hasattr(c, "shape") else np.asarray(c) for c in choices]
+    number = np.asarray(value(a))
+    shape = np.broadcast_shapes(number.shape, *[shape_of(c) for c in parts])
+    which = np.broadcast_to(_indices(number, len(parts), mode), shape)
+    if which.size and not (which.min() >= 0 and which.max() < len(parts)):
+        raise ValueError("invalid entry in choice array")
+    return np.stack([np.broadcast_to(c, shape) for c in parts])[(which, *np.indices(shape, sparse=True))]
+
+
+# -- order: a sorted array is the same elements, in the order of their values ----------------------------------
+
+
+@composite(np.sort)
+def sort(a, axis=-1, kind=None, order=None, *, stable=None):
+    """Sort; of equal elements the first in `a` comes first."""
+    x = np.ravel(a) if axis is None else a
+    k = -1 if axis is None else axis
+    return np.take_along_axis(x, np.argsort(value(x), axis=k, kind="stable", order=order), k)
+
+
+@composite(np.partition)
+def partition(a, kth, axis=-1, kind="introselect", order=None):
+    """Sort as far as the element `kth`."""
+    x = np.ravel(a) if axis is None else a
+    k = -1 if axis is None else axis
+    return np.take_along_axis(x, np.argpartition(value(x), value(kth), axis=k, kind=kind, order=order), k)
+
+
+# -- writing ---------------------------------------------------------------------------------------------------
+
+
+def destination(x, name):
+    """Return `x`, which is to be written to, if it can hold a derivative."""
+    if isinstance(x, Boxed):
+        return x
+    raise InPlaceError(
+        f"{name} would write traced values into a plain array, which can't hold their derivative.",
+        "make the array a traced one:  a = np.zeros(n, like=x)  or  a = np.array(a, like=x);",
+        "make it with chainrule.numpy:  a = chainrule.numpy.zeros(n).",
+    )
+
+
+def write_flat(x, where, v):
+    """Write `v`, used over and over, to the entries of `x` at the flat positions `where`."""
+    v = np.ravel(v) if hasattr(v, "shape") else np.asarray(v).ravel()
+    if not where.size:
+        return
+    if v.size == 0:
+        raise ValueError("cannot write from an empty array")
+    write(x, np.unravel_index(where, x.shape), v[np.arange(where.size) % v.size])
+
+
+@composite(np.put)
+def put(a, ind, v, mode="raise"):
+    """Write to flat positions."""
+    x = destination(a, "np.put")
+    where = np.asarray(value(ind)).ravel()
+    n = x.size
+    if mode == "raise" and where.size and not (-n <= where.min() and where.max() < n):
+        raise IndexError(f"an index is out of bounds for size {n}")
+    where = where.clip(0, n - 1) if mode == "clip" else where % n if where.size else where.astype(int)
+    write_flat(x, where, v)
+
+
+@composite(np.place)
+def place(arr, mask, vals):
+    """Write the values in turn where the mask holds."""
+    write_flat(destination(arr, "np.place"), np.flatnonzero(value(mask)), vals)
+
+
+@composite(np.putmask)
+def putmask(a, mask, values):
+    """Write, where the mask holds, the value of the same place."""
+    x = destination(a, "np.putmask")
+    v = np.ravel(values)
+    where = np.flatnonzero(value(mask))
+    if where.size:
+        write(x, np.unravel_index(where, x.shape), v[where % v.size])
+
+
+@composite(np.copyto)
+def copyto(dst, src, casting="same_kind", where=True):
+    """Write all entries, or those where a mask holds."""
+    x = destination(dst, "np.copyto")
+    given = src if hasattr(src, "dtype") else np.asarray(src)
+    if not isinstance(src, int | float | complex) and not np.can_cast(given.dtype, x.dtype, casting):
+        raise TypeError(f"Cannot cast from {given.dtype!r} to {x.dtype!r} according to the rule {casting!r}")
+    if where is True:
+        write(x, Ellipsis, src)
+    else:
+        mask = np.broadcast_to(np.asarray(value(where), bool), x.shape)
+        write(x, mask, np.broadcast_to(src, x.shape)[mask])
+
+
+@composite(np.put_along_axis)
+def put_along_axis(arr, indices, values, axis=-1):
+    """Write one entry per entry of `indices`."""
+    x = destination(arr, "np.put_along_axis")
+    indices = np.asarray(value(indices))
+    if axis is None:
+        write_flat_as(x, indices, values)
+    else:
+        write(x, along_axis(indices, x.shape, normalize_axis_index(axis, x.ndim)), values)
+
+
+def write_flat_as(x, indices, values):
+    """Write at flat positions, with NumPy's broadcasting of a subscript."""
+    write(x, np.unravel_index(indices % x.size, x.shape), values)
+
+
+@composite(np.fill_diagonal)
+def fill_diagonal(a, val, wrap=False):
+    """Write to the diagonal."""
+    x = destination(a, "np.fill_diagonal")
+    mark = np.zeros(x.shape, bool)
+    np.fill_diagonal(mark, True, wrap)
+    write_flat(x, np.flatnonzero(mark), val)
+
+
+def add_at(ufunc):
+    """Return ``ufunc.at`` for addition or subtraction: repeated indices add up."""
+
+    def at(x, index, v):
+        x = destination(x, f"np.{ufunc.__name__}.at")
+        index = frozen(index)
+        x.refuse_write()
+        shape = np.broadcast_to(np.int8(0), x.shape)[index].shape
+        part = np.broadcast_to(v, shape) if shape_of(v) != shape else v
+        rebind(x, ufunc(x, scatter(part, index, x.shape, x.dtype)))
+
+    return at
+
+
+calls.UFUNC_METHODS[np.add, "at"] = add_at(np.add)
+calls.UFUNC_METHODS[np.subtract, "at"] = add_at(np.subtract)
+
+
+# -- functions of the shape or the order, whose results have no derivative --------------------------------------
+
+# fmt: off
+constant(np.argsort, np.argpartition, np.lexsort, np.searchsorted, np.digitize)
+constant(np.argwhere, np.nonzero, np.flatnonzero, np.count_nonzero)
+constant(np.ix_, np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.min_scalar_type, np.common_type)
+constant(np.iscomplexobj, np.isrealobj, np.shares_memory, np.may_share_memory)
+constant(np.array_equal, np.array_equiv, np.allclose, np.isclose)
+constant(np.array_repr, np.array_str, np.array2string)
+# fmt: on

@@ -1,0 +1,280 @@
+"""Derivative rules of the functions that join arrays, and of those that take them apart or make them longer.
+
+A joined array's cotangent is cut up again. Splitting is reading slices, so its parts are views, as NumPy's are.
+"""
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from chainrule.engine.boxed import Boxed, value
+from chainrule.engine.indexing import put
+from chainrule.engine.rule import composite, linear
+from chainrule.engine.spec import cast_to, shape_of, spread_to
+from chainrule.errors import UnsupportedArgumentError
+
+
+def concatenate_back(ybar, y, xs, axis=0, dtype=None, casting="same_kind"):
+    """Cut the cotangent where the operands met."""
+    flat = axis is None
+    k = 0 if flat else normalize_axis_index(axis, len(xs[0].shape))
+    before = (slice(None),) * k
+    start, parts = 0, []
+    for x in xs:
+        n = x.size if flat else x.shape[k]
+        part = ybar[(*before, slice(start, start + n))]
+        parts.append(part.reshape(x.shape) if flat else part)
+        start += n
+    return parts
+
+
+def stack_back(ybar, y, xs, axis=0, dtype=None, casting="same_kind"):
+    """Take the cotangent's layers."""
+    k = normalize_axis_index(axis, len(xs[0].shape) + 1)
+    if k == 0:
+        return [ybar[i] for i in range(len(xs))]
+    before = (slice(None),) * k
+    return [ybar[(*before, i)] for i in range(len(xs))]
+
+
+linear(np.concatenate, concatenate_back, spread=True)
+linear(np.stack, stack_back, spread=True)
+
+
+@composite(np.hstack)
+def hstack(tup, *, dtype=None, casting="same_kind"):
+    """Join along the second axis, vectors along their only one."""
+    parts = [np.atleast_1d(x) for x in tup]
+    axis = 0 if parts and parts[0].ndim == 1 else 1
+    return np.concatenate(parts, axis, dtype=dtype, casting=casting)
+
+
+@composite(np.vstack)
+def vstack(tup, *, dtype=None, casting="same_kind"):
+    """Join along the first axis; a vector is a row."""
+    return np.concatenate([np.atleast_2d(x) for x in tup], 0, dtype=dtype, casting=casting)
+
+
+@composite(np.dstack)
+def dstack(tup):
+    """Join along the third axis."""
+    return np.concatenate([np.atleast_3d(x) for x in tup], 2)
+
+
+@composite(np.column_stack)
+def column_stack(tup):
+    """Join along the second axis; a vector is a column."""
+    parts = [np.reshape(x, (-1, 1)) if len(shape_of(x)) < 2 else x for x in tup]
+    return np.concatenate(parts, 1)
+
+
+@composite(np.append)
+def append(arr, values, axis=None):
+    """Join two, flat without an axis."""
+    if axis is None:
+        arr, values, axis = np.ravel(arr), np.ravel(values), 0
+    return np.concatenate((arr, values), axis)
+
+
+@composite(np.block)
+def block(arrays):
+    """Join nested lists: the innermost along the last axis, the outermost along the first of theirs."""
+    depth = _depth(arrays)
+    ndim = max([depth, *[len(shape_of(a)) for a in _leaves(arrays)]])
+
+    def joined(part, level):
+        if isinstance(part, list):
+            return np.concatenate([joined(p, level + 1) for p in part], axis=level - depth)
+        return np.reshape(part, (1,) * (ndim - len(shape_of(part))) + shape_of(part))
+
+    y = joined(arrays, 0)
+    return y if depth else np.copy(y)
+
+
+def _depth(part):
+    if isinstance(part, tuple):
+        raise TypeError("np.block takes nested lists, and no tuples")
+    if not isinstance(part, list):
+        return 0
+    if not part:
+        raise ValueError("List depths are mismatched, or a list is empty")
+    depths = {_depth(p) for p in part}
+    if len(depths) > 1:
+        raise ValueError(f"List depths are mismatched: {sorted(depths)}")
+    return depths.pop() + 1
+
+
+def _leaves(part):
+    return [v for p in part for v in _leaves(p)] if isinstance(part, list) else [part]
+
+
+# -- taking apart ----------------------------------------------------------------------------------------------
+
+
+def _cut(x, k, pieces):
+    """Return the slices of `x` along axis `k` that hold the given runs of positions."""
+    before, start, parts = (slice(None),) * k, 0, []
+    for run in pieces:
+        start = int(run[0]) if run.size else start
+        parts.append(x[(*before, slice(start, start + run.size))])
+    return parts
+
+
+@composite(np.split)
+def split(ary, indices_or_sections, axis=0):
+    """Cut into equal parts, or at the given indices."""
+    k = normalize_axis_index(axis, ary.ndim)
+    return _cut(ary, k, np.split(np.arange(ary.shape[k]), indices_or_sections))
+
+
+@composite(np.array_split)
+def array_split(ary, indices_or_sections, axis=0):
+    """Cut into parts as equal as can be."""
+    k = normalize_axis_index(axis, ary.ndim)
+    return _cut(ary, k, np.array_split(np.arange(ary.shape[k]), indices_or_sections))
+
+
+@composite(np.hsplit)
+def hsplit(ary, indices_or_sections):
+    """Cut along the second axis, a vector along its only one."""
+    if ary.ndim == 0:
+        raise ValueError("hsplit only works on arrays of 1 or more dimensions")
+    return np.split(ary, indices_or_sections, 1 if ary.ndim > 1 else 0)
+
+
+@composite(np.vsplit)
+def vsplit(ary, indices_or_sections):
+    """Cut along the first axis."""
+    if ary.ndim < 2:
+        raise ValueError("vsplit only works on arrays of 2 or more dimensions")
+    return np.split(ary, indices_or_sections, 0)
+
+
+@composite(np.dsplit)
+def dsplit(ary, indices_or_sections):
+    """Cut along the third axis."""
+    if ary.ndim < 3:
+        raise ValueError("dsplit only works on arrays of 3 or more dimensions")
+    return np.split(ary, indices_or_sections, 2)
+
+
+if hasattr(np, "unstack"):  # NumPy 2.1
+
+    @composite(np.unstack)
+    def unstack(x, /, *, axis=0):
+        """Read the layers along an axis."""
+        if x.ndim == 0:
+            raise ValueError("Input array must be at least 1-d.")
+        before = (slice(None),) * normalize_axis_index(axis, x.ndim)
+        return tuple([x[(*before, i)] for i in range(x.shape[len(before)])])
+
+
+# -- making shorter and longer ---------------------------------------------------------------------------------
+
+
+@composite(np.delete)
+def delete(arr, obj, axis=None):
+    """Take out the entries at `obj`: read the others."""
+    x = np.ravel(arr) if axis is None else arr
+    k = 0 if axis is None else normalize_axis_index(axis, x.ndim)
+    kept = np.delete(np.arange(x.shape[k]), obj)
+    return x[(slice(None),) * k + (kept,)]
+
+
+@composite(np.insert)
+def insert(arr, obj, values, axis=None):
+    """Put values before the indices `obj`: read from both, at the places where NumPy puts their positions."""
+    if axis is None:
+        arr, axis = np.ravel(arr), 0
+    dtype = arr.dtype
+    if dtype.kind not in "fc":
+        return np.insert(value(arr), obj, value(values), axis)
+    v = values if hasattr(values, "shape") else np.asarray(values, dtype)
+    if isinstance(v, Boxed) and v.dtype != dtype:
+        if v.dtype.kind == "c":
+            raise TypeError("complex values can't be inserted into a real array: insert np.real(values)")
+        v = cast_to(v, dtype)
+    n = value(arr).size
+    places = np.insert(np.arange(n).reshape(arr.shape), obj, n + np.arange(v.size).reshape(v.shape), axis)
+    return np.concatenate((np.ravel(arr), np.ravel(v)), dtype=dtype)[places]
+
+
+def _widths(pad_width, ndim):
+    """Return one pair (before, after) per axis."""
+    if isinstance(pad_width, dict):  # NumPy 2.2
+        widths = [(0, 0)] * ndim
+        for axis, w in pad_width.items():
+            widths[normalize_axis_index(axis, ndim)] = tuple(np.broadcast_to(w, (2,)).tolist())
+        return widths
+    return [tuple(w) for w in np.broadcast_to(np.asarray(pad_width), (ndim, 2)).tolist()]
+
+
+@composite(np.pad)
+def pad(array, pad_width, mode="constant", **kwargs):
+    """Make longer at both ends of each axis."""
+    if callable(mode):
+        raise UnsupportedArgumentError(
+            "np.pad", "mode", "is a function, which writes in place", "build the border with np.concatenate."
+        )
+    x = array
+    widths = _widths(pad_width, len(shape_of(x)))
+    np.pad(np.zeros((1,) * len(widths)), widths, mode, **{k: value(v) for k, v in kwargs.items()})  # NumPy's checks
+    if mode in ("constant", "empty"):
+        return _pad_constant(x, widths, kwargs.get("constant_values", 0))
+    odd = kwargs.get("reflect_type", "even") == "odd"
+    if mode in ("edge", "wrap") or (mode in ("reflect", "symmetric") and not odd):
+        places = np.pad(np.arange(value(x).size).reshape(x.shape), widths, mode)
+        return np.ravel(x)[places]
+    y = x
+    for k, (before, after) in enumerate(widths):
+        if before or after:
+            own = {name: _of_axis(v, k, len(widths)) if name != "reflect_type" else v for name, v in kwargs.items()}
+            y = _pad_axis(y, k, before, after, mode, own)
+    return np.copy(y) if y is x else y
+
+
+def _of_axis(v, k, ndim):
+    """Return the pair of axis `k` of a keyword that may be given per axis and side."""
+    if v is None:
+        return None
+    if isinstance(v, Boxed):
+        raise UnsupportedArgumentError("np.pad", "end_values", "is a traced value", "build the ramp with np.linspace.")
+    return tuple(np.broadcast_to(np.asarray(v), (ndim, 2))[k].tolist())
+
+
+def _pad_constant(x, widths, values):
+    """Write `x` into the middle of an array of the constants."""
+    inner = tuple([slice(b, b + n) for (b, _), n in zip(widths, x.shape, strict=True)])
+    shape = tuple([b + n + a for (b, a), n in zip(widths, x.shape, strict=True)])
+    if isinstance(values, Boxed):
+        if values.shape:
+            raise UnsupportedArgumentError(
+                "np.pad", "constant_values", "is a traced array", "give one traced number, or use np.concatenate."
+            )
+        frame = spread_to(values if values.dtype == x.dtype else cast_to(values, x.dtype), shape)
+    else:
+        frame = np.pad(np.zeros(x.shape, x.dtype), widths, constant_values=values)
+    return put(frame, x, inner) if x.size else np.copy(frame)
+
+
+def _pad_axis(x, k, before, after, mode, kwargs):
+    """Pad one axis in a mode that calculates: what it adds there is linear in `x`, or an extreme of it."""
+    n = x.shape[k]
+    lead = (slice(None),) * k
+    if mode in ("maximum", "minimum", "median"):
+        statistic = {"maximum": np.max, "minimum": np.min, "median": np.median}[mode]
+        lengths = kwargs.get("stat_length") or (n, n)
+        ends = (x[(*lead, slice(0, lengths[0]))], x[(*lead, slice(max(n - lengths[1], 0), n))])
+        border = [
+            np.repeat(statistic(end, axis=k, keepdims=True), count, axis=k)
+            for end, count in zip(ends, (before, after), strict=True)
+        ]
+        return np.concatenate((border[0], x, border[1]), axis=k)
+    kwargs = {name: v for name, v in kwargs.items() if v is not None}
+    ramp = kwargs.pop("end_values", None)
+    matrix = np.stack([np.pad(e, (before, after), mode, **kwargs) for e in np.eye(n, dtype=x.dtype)], axis=1)
+    y = np.moveaxis(matrix @ np.moveaxis(x, k, 0).reshape(n, -1), 0, 0)
+    y = np.moveaxis(y.reshape(before + n + after, *x.shape[:k], *x.shape[k + 1 :]), 0, k)
+    if ramp is not None:
+        constant = np.pad(np.zeros(n, x.dtype), (before, after), mode, end_values=ramp)
+        y = y + constant.reshape((-1,) + (1,) * (x.ndim - k - 1))
+    return y
