@@ -303,6 +303,8 @@ def dispatch(rule, operands, params):
 def lowered(x, level):
     """Return an operand as it may be kept: a lower box under a new name, since its holder may write to it."""
     if isinstance(x, Boxed):
+        if not x.level:  # a Buffer: the array it holds
+            return x.data
         _level.check_open(x.level)
         if x.level != level:
             return x.alias()

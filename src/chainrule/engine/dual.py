@@ -160,7 +160,9 @@ def zero_of(how, v):
 
 def float_point(x):
     """Return a point of differentiation as a float: ints are taken as floats; what has no derivative raises."""
-    if isinstance(x, Boxed) or x.__class__ in (float, complex, np.float64):
+    if isinstance(x, Boxed):
+        return x if x.level else x.data  # a Buffer is the array it holds
+    if x.__class__ in (float, complex, np.float64):
         return x
     if isinstance(x, bool | np.bool_ | str | bytes) or x is None:
         raise NotDifferentiableError(

@@ -98,11 +98,17 @@ def _positions(fun, shape, params):
 
 
 def positions(fun, shape, params):
-    """Return the flat position in the argument of each entry of ``fun``'s result."""
+    """Return the flat position in the argument of each entry of ``fun``'s result; those of small arrays are kept."""
+    key = tuple(params.items())
+    size = 1
+    for n in shape:
+        size *= n
+    if size > 4096:
+        return _positions.__wrapped__(fun, shape, key)
     try:
-        return _positions(fun, shape, tuple(params.items()))
+        return _positions(fun, shape, key)
     except TypeError:  # an argument that can't be hashed
-        return _positions.__wrapped__(fun, shape, tuple(params.items()))
+        return _positions.__wrapped__(fun, shape, key)
 
 
 def adjoint_by_positions(fun):
@@ -158,14 +164,20 @@ def read(x, index):
         data = x.data
         part = data[index]
         y = Variable(part, Node((x.aux,), _getitem_pull(spec_of(data), index), (None, None), GETITEM[0]), x.level)
-        if part.__class__ is np.ndarray and part.base is not None:
+        if part.__class__ is np.ndarray and is_view(part, data):
             note_view(y, x, index)
         return y
     y = dispatch(GETITEM[0], (x,), {"index": index})
     part = value(y)
-    if part.__class__ is np.ndarray and part.base is not None:
+    if part.__class__ is np.ndarray and is_view(part, value(x)):
         note_view(y, x, index)
     return y
+
+
+def is_view(part, data):
+    """Tell whether the array `part`, read off `data`, is a view of it (a copy may have a base of its own)."""
+    base = part.base
+    return base is not None and (base is data or base is data.base)
 
 
 GETITEM = [None]  # set by chainrule.rules.primitives: the rule of `getitem`
@@ -186,16 +198,14 @@ def note_view(view, base, index):
 def note_if_view(y, x):
     """Remember that `y`, made by a function that moves elements, is a view of `x`, if NumPy made it one."""
     a, b = value(y), value(x)
-    if a.__class__ is not np.ndarray or b.__class__ is not np.ndarray or a.base is None:
-        return
-    if a.base is b or a.base is b.base:
+    if a.__class__ is np.ndarray and b.__class__ is np.ndarray and is_view(a, b):
         note_view(y, x, None)
 
 
 def write(x, index, v):
     """Do ``x[index] = v`` on a box: its `__setitem__`."""
     index = frozen(index)
-    x.refuse_write()
+    check_writeable(x)
     if not shape_of(x) and index != () and index is not Ellipsis:
         raise IndexError("too many indices for a 0-d array")
     if getattr(v, "base", None) is not None and isinstance(v, Boxed) and _shows(v, x, index):
@@ -205,6 +215,14 @@ def write(x, index, v):
     elif v.__class__ is np.ndarray:
         v = v.copy()
     rebind(x, put(x, cast_like(v, x), index))
+
+
+def check_writeable(x):
+    """Raise if `x` may not be changed in place: a recorded input, or what NumPy made read-only."""
+    x.refuse_write()
+    data = value(x)
+    if data.__class__ is np.ndarray and not data.flags.writeable:
+        raise ValueError("assignment destination is read-only")
 
 
 def _shows(view, x, index):
@@ -279,7 +297,7 @@ def in_place(plain, name):
             x.refuse_write()
             if x.__class__ is not Variable or not x.is_input or x.level == int(x.level):
                 return call(x, other)
-        x.refuse_write()
+        check_writeable(x)
         if isinstance(other, Boxed) and other is not x:
             other = other.alias()
         new = call(x, other)

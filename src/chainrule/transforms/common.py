@@ -7,6 +7,7 @@ import numpy as np
 from chainrule import tree
 from chainrule.engine import level as _level
 from chainrule.engine.boxed import Boxed, value
+from chainrule.engine.buffer import plain
 from chainrule.engine.dual import float_point
 from chainrule.engine.spec import shape_of, spec_of
 from chainrule.errors import ChainruleError, NotDifferentiableError, unwrap
@@ -142,7 +143,7 @@ def opened_aux(aux, level):
         if isinstance(v, Boxed) and v.level == level:
             v = v.data
             return v.alias() if isinstance(v, Boxed) else v
-        return v
+        return plain(v)
 
     return tree.tree_map(opened, aux)
 
@@ -150,7 +151,7 @@ def opened_aux(aux, level):
 def output_point(y, f):
     """Return an output value of a function, checked to be a number or an array."""
     if isinstance(y, Boxed | np.ndarray | float | int | complex | np.generic):
-        return y
+        return plain(y)
     if y is None:
         raise NotDifferentiableError(f"{name_of(f)} returned None.", "return the result of the computation.")
     if hasattr(y, "dtype") and hasattr(y, "shape"):
