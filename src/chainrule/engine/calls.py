@@ -53,7 +53,9 @@ def gather_call(rule):
         operands, params = rule.bind(*args, **kwargs)
         y = dispatch(rule, operands, params)
         if isinstance(y, Boxed) and isinstance(operands[0], Boxed):
-            note_if_view(y, operands[0])
+            if value(y) is value(operands[0]):
+                return operands[0]  # NumPy gave the very array back: the same name
+            note_if_view(y, operands[0], rule, params)
         return y
 
     return call

@@ -1,8 +1,8 @@
 """Reading and writing parts of arrays: the primitives behind ``x[i]``, ``x[i] = v`` and ``x += v``.
 
 A box is a name for a value. A write makes a new value (`put`) and rebinds the name to it; recorded history is never
-rewritten. A box that was read off another as a view remembers it, so that ``row = x[0]; row += 1`` reaches ``x``; a
-base knows its live views by weak references, and a write that would leave one of them stale raises.
+rewritten. A box that was read off another as a view remembers it and how, so that ``row = x[0]; row += 1`` reaches
+``x``; a base knows its live views by weak references, and reads them anew after a write.
 """
 
 import functools
@@ -16,7 +16,6 @@ from chainrule.engine.cotangent import Scatter
 from chainrule.engine.spec import cast_to, primitive, shape_of, spec_of
 from chainrule.engine.tape import Node
 from chainrule.engine.variable import Variable
-from chainrule.errors import InPlaceError
 
 
 @primitive
@@ -165,12 +164,12 @@ def read(x, index):
         part = data[index]
         y = Variable(part, Node((x.aux,), _getitem_pull(spec_of(data), index), (None, None), GETITEM[0]), x.level)
         if part.__class__ is np.ndarray and is_view(part, data):
-            note_view(y, x, index)
+            note_view(y, x, GETITEM[0], {"index": index})
         return y
     y = dispatch(GETITEM[0], (x,), {"index": index})
     part = value(y)
     if part.__class__ is np.ndarray and is_view(part, value(x)):
-        note_view(y, x, index)
+        note_view(y, x, GETITEM[0], {"index": index})
     return y
 
 
@@ -183,9 +182,9 @@ def is_view(part, data):
 GETITEM = [None]  # set by chainrule.rules.primitives: the rule of `getitem`
 
 
-def note_view(view, base, index):
-    """Remember that `view` shows ``base[index]`` (any other view: index None)."""
-    view.base = (base, index)
+def note_view(view, base, rule, params):
+    """Remember that `view` shows what ``rule`` reads off `base`."""
+    view.base = (base, rule, params)
     views = getattr(base, "views", None)
     if views is None:
         base.views = [weakref.ref(view)]
@@ -195,11 +194,11 @@ def note_view(view, base, index):
         views.append(weakref.ref(view))
 
 
-def note_if_view(y, x):
-    """Remember that `y`, made by a function that moves elements, is a view of `x`, if NumPy made it one."""
+def note_if_view(y, x, rule, params):
+    """Remember that `y`, which `rule` made of `x` by moving elements, is a view of `x`, if NumPy made it one."""
     a, b = value(y), value(x)
     if a.__class__ is np.ndarray and b.__class__ is np.ndarray and is_view(a, b):
-        note_view(y, x, None)
+        note_view(y, x, rule, params)
 
 
 def write(x, index, v):
@@ -226,8 +225,8 @@ def check_writeable(x):
 
 
 def _shows(view, x, index):
-    base, i = view.base
-    return base is x and i.__class__ in (int, slice, tuple) and _same_index(i, index)
+    base, rule, params = view.base
+    return base is x and rule is GETITEM[0] and _same_index(params["index"], index)
 
 
 def _same_index(a, b):
@@ -250,38 +249,50 @@ def cast_like(v, x):
 
 
 def rebind(x, new):
-    """Make the name `x` stand for the value `new`: what every write comes down to."""
-    views = getattr(x, "views", None)
-    if views is not None:
-        if any(v() is not None for v in views):
-            raise InPlaceError(
-                "an array was changed in place while another name still shows a part of it.",
-                "copy the part first:  row = x[0].copy();",
-                "del the name that shows the part before the write.",
-            )
-        x.views = None
+    """Make the name `x` stand for the value `new`: what every write comes down to.
+
+    A view writes to the array it shows. Whatever shows a part of the changed array, `x` itself included if it is a
+    view, is read off it anew, so that all names agree, as in NumPy.
+    """
+    if not isinstance(new, Boxed):
+        raise TypeError("a write must give a traced value")
     base = getattr(x, "base", None)
     if base is not None:
-        owner, index = base
-        if index is None:
-            raise InPlaceError(
-                "an array was changed in place that is a view (reshape, transpose, ...) of another.",
-                "copy it first:  y = x.reshape(...).copy();",
-                "write to the array itself:  x[i] = v.",
-            )
-        owner.refuse_write()
-        owner.views = [v for v in owner.views if v() is not None and v() is not x]
-        plain = new.alias() if isinstance(new, Boxed) else new
-        rebind(owner, put(owner, plain, index))
-        owner.views = [weakref.ref(x)]
-    if isinstance(new, Boxed):
-        if x.__class__ is Variable and x.is_input and x.level != int(x.level):  # an input, under no_grad
-            x.data = new.data
-        else:
-            x.become(new)
+        owner, rule, params = base
+        check_writeable(owner)
+        rebind(owner, put(owner, new.alias(), places(rule, shape_of(owner), params)))
+    elif x.__class__ is Variable and x.is_input and x.level != int(x.level):  # an input, under no_grad
+        x.data = new.data
+        renew(x, recorded=True)
     else:
-        raise TypeError("a write must give a traced value")
+        x.become(new)
+        renew(x)
     return x
+
+
+def renew(x, recorded=False):
+    """Read the live views of `x` anew. Views of an input keep their node: what it says of them still holds."""
+    views = getattr(x, "views", None)
+    if views is None:
+        return
+    x.views = [v for v in views if v() is not None] or None
+    for ref in x.views or ():
+        view = ref()
+        if view is None:
+            continue
+        _, rule, params = view.base
+        if recorded:
+            view.data = rule.apply((x.data,), params)
+        else:
+            view.become(dispatch(rule, (x,), params))
+        renew(view, recorded)
+
+
+def places(rule, shape, params):
+    """Return the subscript that names, in an array of `shape`, the entries that the view ``rule(array)`` shows."""
+    if rule is GETITEM[0]:
+        return params["index"]
+    return np.unravel_index(positions(rule.fun, shape, params), shape)
 
 
 def in_place(plain, name):

@@ -15,7 +15,7 @@ class Pull:
     def __init__(self, rule, wanted, y, xs, params):
         self.rule, self.wanted = rule, wanted
         self.specs = tuple([spec_of(x) if i in wanted else None for i, x in enumerate(xs)])
-        self.params = {k: v for k, v in params.items() if k in rule.accepts} if rule.affine else params
+        self.params = {k: frozen_param(v) for k, v in params.items()} if params else params
 
     def residuals(self, y, xs):
         """Return ``(y, *xs)`` with None for what the pullback does not read, shapes for what a linear rule reads."""
@@ -58,6 +58,12 @@ class Pull:
         if y is None:
             raise RuntimeError(f"{self.rule.name}: a rule with several outputs must read y")
         return self(ybar.filled(y), saved)
+
+
+def frozen_param(v):
+    """Return a call's parameter as it may be kept: arrays and lists are copied, since their holder may change them."""
+    kind = v.__class__
+    return v.copy() if kind is np.ndarray or kind is list else v
 
 
 def any_to(mask, shape):
