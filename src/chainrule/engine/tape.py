@@ -98,7 +98,7 @@ def pull_back(node, seed, *, free=False, record=None, visit=None):
     leaves = {}
     take, lazy = bars.pop, LAZY
     plain = visit is None and record is None
-    ybar = xbar = xbars = saved = None
+    ybar = xbar = xbars = None
     _level.hold_gc()
     try:
         with _level.quiet():
@@ -108,30 +108,15 @@ def pull_back(node, seed, *, free=False, record=None, visit=None):
                 if ybar is None:
                     continue
                 parents = n.parents
-                saved = n.saved
-                masked = False
-                if ybar.__class__ in lazy:
-                    masked = ybar.__class__ is Masked and saved is not None
-                    if not masked:
-                        ybar = ybar.dense()
-                if not plain:
-                    if visit is not None:
-                        visit(n, ybar.dense() if masked else ybar)
-                    if record is not None:
-                        saved = record(n, saved)
-                if not parents:
-                    if n.rule is None:
-                        leaves[n] = ybar
-                    continue
-                try:
-                    xbars = masked_pull(n, ybar, saved) if masked else n.pull(ybar, saved)
-                except (ZeroDivisionError, OverflowError):  # Python floats in the rule: again, as NumPy's floats
-                    if masked:
-                        xbars = masked_pull(
-                            n, Masked(*float_residuals((ybar.value,)), ybar.mask), float_residuals(saved)
-                        )
-                    else:
-                        xbars = n.pull(*float_residuals((ybar,)), float_residuals(saved))
+                if plain and ybar.__class__ not in lazy and parents:
+                    try:
+                        xbars = n.pull(ybar, n.saved)
+                    except (ZeroDivisionError, OverflowError):  # Python floats in the rule: again, as NumPy's floats
+                        xbars = n.pull(*float_residuals((ybar,)), float_residuals(n.saved))
+                else:
+                    xbars = unusual(n, ybar, leaves, record, visit)
+                    if xbars is None:
+                        continue
                 if free:
                     n.saved = None
                 if len(parents) == 2:  # unrolled: most nodes have one or two parents
@@ -146,7 +131,32 @@ def pull_back(node, seed, *, free=False, record=None, visit=None):
                     for p, xbar in zip(parents, xbars):  # noqa: B905 (strict costs time)
                         if p is not None and xbar is not None:
                             bars[p] = take(p) + xbar if p in bars else xbar
-                ybar = xbar = xbars = saved = None  # locals count as owners of what they hold
+                ybar = xbar = xbars = None  # locals count as owners of what they hold
     finally:
         _level.release_gc()
     return leaves
+
+
+def unusual(n, ybar, leaves, record, visit):
+    """Pull back through a node where something is asked beyond the plain pull: leaves, lazy cotangents, records."""
+    saved = n.saved
+    masked = ybar.__class__ is Masked and bool(n.parents)
+    if ybar.__class__ in LAZY and not masked:
+        ybar = ybar.dense()
+    if visit is not None:
+        visit(n, ybar.dense() if masked else ybar)
+    if not n.parents:
+        if n.rule is None:
+            leaves[n] = ybar
+        return None
+    if record is not None:
+        saved = record(n, saved)
+    if not masked:
+        try:
+            return n.pull(ybar, saved)
+        except (ZeroDivisionError, OverflowError):
+            return n.pull(*float_residuals((ybar,)), float_residuals(saved))
+    try:
+        return masked_pull(n, ybar, saved)
+    except (ZeroDivisionError, OverflowError):
+        return masked_pull(n, Masked(*float_residuals((ybar.value,)), ybar.mask), float_residuals(saved))
