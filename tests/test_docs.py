@@ -117,3 +117,9 @@ def test_continuous_integration_runs_the_test_commands_of_the_readme():
     command = "python -m pip install -e '.[test]' && python -m pytest"
     assert command in (ROOT / "README.md").read_text(encoding="utf-8")
     assert command in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "zh").glob("0*.md")), ids=lambda page: page.name)
+def test_translation_shows_the_same_code(page):
+    original = ROOT / "docs" / "tutorial" / page.name
+    assert [b[:2] for b in blocks(page)] == [b[:2] for b in blocks(original)]
