@@ -6,7 +6,7 @@ differ from the function's or that write in place, are written out. What has no 
 
 import numpy as np
 
-from chainrule.engine.boxed import Boxed, value
+from chainrule.engine.boxed import CALL, Boxed, value
 from chainrule.engine.indexing import write
 from chainrule.errors import ConversionError, InPlaceError
 from chainrule.rules.shapes import astype as cast
@@ -32,7 +32,7 @@ REFUSED = {
 
 def _method(name, fun):
     def method(self, *args, **kwargs):
-        return fun(self, *args, **kwargs)
+        return CALL[fun](self, *args, **kwargs)  # as NumPy would, without asking it
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"Return `numpy.{fun.__name__}` of this array."
@@ -51,15 +51,15 @@ def reshape(self, *shape, order="C", copy=None):
     if len(shape) == 1:
         shape = shape[0]
     if copy is None:
-        return np.reshape(self, shape) if order == "C" else np.reshape(self, shape, order=order)
-    return np.reshape(self, shape, order=order, copy=copy)
+        return CALL[np.reshape](self, shape) if order == "C" else CALL[np.reshape](self, shape, order=order)
+    return CALL[np.reshape](self, shape, order=order, copy=copy)
 
 
 def transpose(self, *axes):
     """Permute the axes, or reverse them."""
     if len(axes) == 1 and (axes[0] is None or hasattr(axes[0], "__len__")):
         axes = axes[0]
-    return np.transpose(self, tuple(axes) if axes else None)
+    return CALL[np.transpose](self, tuple(axes)) if axes else CALL[np.transpose](self)
 
 
 def astype(self, dtype, order="K", casting="unsafe", subok=True, copy=True):
@@ -153,7 +153,7 @@ def install():
         setattr(Boxed, fun.__name__, fun)
     for name, instead in REFUSED.items():
         setattr(Boxed, name, _refused(name, instead))
-    Boxed.T = property(np.transpose, doc="The array with its axes reversed.")
+    Boxed.T = property(transpose, doc="The array with its axes reversed.")
     Boxed.mT = property(np.matrix_transpose, doc="The array with its last two axes swapped.")
     Boxed.flat = property(Flat, _set_flat, doc="The elements in row-major order.")
     Boxed.flags = property(_flags, doc="Flags of the plain array.")
