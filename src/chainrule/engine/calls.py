@@ -6,6 +6,7 @@ import numpy as np
 
 from chainrule.engine import boxed, elementwise
 from chainrule.engine.boxed import CALL, Boxed, dispatch, value
+from chainrule.engine.fastcalls import bilinear_call, linear_run, with_keywords
 from chainrule.engine.indexing import note_if_view
 from chainrule.engine.rule import RULES, full_name
 from chainrule.engine.spec import cast_to, choose, shape_of, spread_to
@@ -33,6 +34,10 @@ def build(function):
         return elementwise_call(entry)
     if entry.kind == "gather":
         return gather_call(entry)
+    if entry.kind == "linear" and entry.nin == 1 and not entry.spread:
+        return run_call(entry, linear_run(entry))
+    if entry.kind == "bilinear":
+        return with_keywords(entry, bilinear_call(entry))
     return rule_call(entry)
 
 
@@ -46,12 +51,22 @@ def rule_call(rule):
     return call
 
 
+def run_call(rule, run):
+    """Return the call of a rule that has a faster way than `dispatch`."""
+
+    def call(*args, **kwargs):
+        return run(*rule.bind(*args, **kwargs))
+
+    return call
+
+
 def gather_call(rule):
     """Return the call of a function that moves elements: its result may be a view, which later writes must know."""
+    run = linear_run(rule)
 
     def call(*args, **kwargs):
         operands, params = rule.bind(*args, **kwargs)
-        y = dispatch(rule, operands, params)
+        y = run(operands, params)
         if isinstance(y, Boxed) and isinstance(operands[0], Boxed):
             if value(y) is value(operands[0]):
                 return operands[0]  # NumPy gave the very array back: the same name

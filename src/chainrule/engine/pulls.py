@@ -23,6 +23,9 @@ class Pull:
         kind = rule.kind
         if kind == "linear" or kind == "gather":
             return (None, *[spec_of(x) for x in xs])
+        if kind == "bilinear":  # the adjoint to one operand reads the other, and its own operand's shape only
+            a, b = xs
+            return (None, a if 1 in self.wanted else spec_of(a), b if 0 in self.wanted else spec_of(b))
         keep = rule.keeps(self.wanted)
         if rule.spread:
             return (y if keep[0] else None, *xs)

@@ -1,0 +1,536 @@
+"""Derivative rules of reductions: sums, means, products, extrema, running sums and products, spread.
+
+Conventions at kinks: entries that tie for a maximum or minimum share its derivative equally; the standard deviation has
+derivative 0 where the variance is 0. Products are differentiated without dividing by their factors, so that zeros among
+them are right to every order.
+
+Versions that leave out NaN, and ``where=``, are the same rules with a mask: what is left out gets an exact zero.
+"""
+
+import numpy as np
+
+from chainrule.engine import calls
+from chainrule.engine.boxed import Boxed, value
+from chainrule.engine.rule import composite, constant, elementwise, linear, rule
+from chainrule.engine.spec import cast_to, choose, primitive, shape_of, spec_of, spread_to
+from chainrule.errors import OutArgumentError, UnsupportedArgumentError
+
+HALF, SINGLE = np.dtype(np.float16), np.dtype(np.float32)
+
+
+# -- shapes --------------------------------------------------------------------------------------------------------------
+
+
+def axes_of(x, axis):
+    """Return the axes of a reduction, counted from the front."""
+    if axis is None:
+        return tuple(range(len(x.shape)))
+    if axis.__class__ is not tuple:
+        return (axis % len(x.shape) if x.shape else 0,)
+    return tuple([i % len(x.shape) for i in axis])
+
+
+def kept(shape, axis):
+    """Return the shape of a reduction that keeps the reduced axes with length 1."""
+    if axis is None:
+        return (1,) * len(shape)
+    n = len(shape)
+    if axis.__class__ is not tuple:
+        axis = (axis,)
+    gone = {i % n for i in axis} if n else ()
+    return tuple([1 if i in gone else k for i, k in enumerate(shape)])
+
+
+def restore(ybar, x, axis, keepdims):
+    """Give a cotangent (or result) of a reduction back the axes it lost, with length 1."""
+    if keepdims or axis is None:  # a number, which broadcasts as it is
+        return ybar
+    return ybar.reshape(kept(x.shape, axis))
+
+
+def count(x, axis, where=True):
+    """Return how many entries are reduced into each: an int, or with a mask an array with the reduced axes kept."""
+    if where is True:
+        n = 1
+        for i in axes_of(x, axis):
+            n *= x.shape[i]
+        return n
+    mask = np.broadcast_to(value(where), x.shape)
+    return np.add.reduce(mask, axis=axes_of(x, axis), keepdims=True, dtype=np.intp)
+
+
+def over(v, n):
+    """Divide by a count, in v's dtype; float16 by way of float32, which can hold a large count."""
+    dtype = spec_of(v).dtype
+    if dtype == HALF:
+        return cast_to(over(cast_to(v, SINGLE), n), HALF)
+    if n.__class__ is not int and dtype is not None:
+        n = n.astype(np.finfo(dtype).dtype)
+    return v / n
+
+
+# -- sum and mean --------------------------------------------------------------------------------------------------------
+
+
+def fast_sum(operands, params):
+    """Call np.add.reduce on a plain array: np.sum does the same after 1 microsecond of its own."""
+    (x,) = operands
+    if x.__class__ is np.ndarray and not params:
+        return np.add.reduce(x, axis=None)
+    return np.sum(x, **params)
+
+
+def sum_adjoint(ybar, y, x, axis=None, dtype=None, keepdims=False, initial=None, where=True):
+    """Each entry receives the cotangent of the sum it went into."""
+    xbar = spread_to(restore(ybar, x, axis, keepdims), x.shape)
+    return xbar if where is True else choose(np.broadcast_to(where, x.shape), xbar)
+
+
+def mean_adjoint(ybar, y, x, axis=None, dtype=None, keepdims=False, where=True):
+    """Each entry receives its share of the cotangent of the mean it went into."""
+    share = over(restore(ybar, x, axis, keepdims), count(x, axis, where))
+    if where is True:
+        return spread_to(share, x.shape)
+    return choose(np.broadcast_to(where, x.shape), spread_to(share, x.shape))
+
+
+linear(np.sum, sum_adjoint, affine=("initial",), apply=fast_sum)
+linear(np.mean, mean_adjoint)
+
+
+@composite(np.average)
+def average(a, axis=None, weights=None, returned=False, *, keepdims=False):
+    """Divide the weighted sum by the sum of the weights."""
+    if weights is None:
+        avg = np.mean(a, axis=axis, keepdims=keepdims)
+        total = np.asarray(count(a if hasattr(a, "shape") else np.asarray(a), axis), spec_of(avg).dtype)[()]
+    else:
+        a = a if hasattr(a, "shape") else np.asarray(a)
+        weights = weights if hasattr(weights, "shape") else np.asarray(weights)
+        if weights.shape != a.shape:
+            weights = _along(weights, a, axis)
+        total = np.sum(weights, axis=axis, keepdims=keepdims, dtype=np.result_type(a.dtype, weights.dtype))
+        if np.any(value(total) == 0.0):
+            raise ZeroDivisionError("Weights sum to zero, can't be normalized")
+        avg = np.sum(a * weights, axis=axis, keepdims=keepdims) / total
+    if not returned:
+        return avg
+    return avg, spread_to(total, avg.shape) if shape_of(total) != avg.shape else total
+
+
+def _along(weights, a, axis):
+    """Lay the weights of one or several axes out along those axes of `a`."""
+    if axis is None:
+        raise TypeError("Axis must be specified when shapes of a and weights differ.")
+    axes = axes_of(a, axis)
+    if weights.shape != tuple(a.shape[i] for i in axes):
+        raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
+    weights = np.transpose(weights, np.argsort(axes))
+    return weights.reshape([n if i in axes else 1 for i, n in enumerate(a.shape)])
+
+
+# -- prod ----------------------------------------------------------------------------------------------------------------
+
+
+def products_of_others(x):
+    """Return, for each entry along the last axis, the product of all others there.
+
+    By halves: what the others of a pair multiply to, times the pair's other entry. Nothing is divided, so zeros
+    need no care, and the derivatives of this are right to every order.
+    """
+    n = x.shape[-1]
+    if n <= 1:
+        return np.ones_like(value(x)) if n else x
+    if n % 2:
+        rest, last = x[..., :-1], x[..., -1:]
+        inner = products_of_others(rest)
+        return np.concatenate([inner * last, inner[..., :1] * rest[..., :1]], axis=-1)
+    even, odd = x[..., ::2], x[..., 1::2]
+    if n == 2:
+        return np.concatenate([odd, even], axis=-1)
+    inner = products_of_others(even * odd)
+    return np.stack([inner * odd, inner * even], axis=-1).reshape(x.shape)
+
+
+def prod_partial(y, x, axis, dtype, initial, where):
+    """Return dy/dx for each entry: the product of the others. `y` has the reduced axes kept."""
+    if where is not True:
+        where = np.broadcast_to(where, x.shape)
+    plain = value(y)
+    if where is True and dtype is None and initial is None and plain.size and _normal(plain):
+        return y / x  # no zero factor, no underflow: exact, and so are its derivatives
+    if dtype is not None and x.dtype != dtype:
+        x = cast_to(x, np.dtype(dtype))
+    if where is not True:
+        x = np.where(where, x, x.dtype.type(1))
+    axes = axes_of(x, axis)
+    front = [i for i in range(len(x.shape)) if i not in axes]
+    order = front + list(axes)
+    moved = x.transpose(order)
+    rows = products_of_others(moved.reshape((*moved.shape[: len(front)], _size(moved.shape[len(front) :]))))
+    partial = rows.reshape(moved.shape).transpose([order.index(i) for i in range(len(order))])
+    if initial is not None:
+        partial = partial * initial
+    return partial if where is True else choose(where, partial)
+
+
+def _size(shape):
+    size = 1
+    for n in shape:
+        size *= n
+    return size
+
+
+def _normal(y):
+    size = np.abs(y)
+    return bool(np.all(size > np.finfo(y.dtype).tiny) and np.all(size < np.inf))
+
+
+def prod_jvp(xdot, y, x, axis=None, dtype=None, keepdims=False, initial=None, where=True):
+    """Sum what each factor contributes."""
+    if initial is np._NoValue:
+        initial = None
+    partial = prod_partial(_with_axes(y, x, axis, keepdims), x, axis, dtype, initial, where)
+    return np.sum(xdot * partial, axis=axis, keepdims=keepdims, dtype=spec_of(y).dtype)
+
+
+def prod_vjp(ybar, y, x, axis=None, dtype=None, keepdims=False, initial=None, where=True):
+    """Multiply by the product of the other factors."""
+    if initial is np._NoValue:
+        initial = None
+    return restore(ybar, x, axis, keepdims) * prod_partial(
+        _with_axes(y, x, axis, keepdims), x, axis, dtype, initial, where
+    )
+
+
+def _with_axes(y, x, axis, keepdims):
+    return y if keepdims else y.reshape(kept(x.shape, axis))
+
+
+rule(np.prod, jvp=prod_jvp, vjp=prod_vjp)
+
+
+# -- running sums and products -------------------------------------------------------------------------------------------
+
+
+def backwards(x, axis):
+    """Reverse `x` along `axis`."""
+    return x[(slice(None),) * axis + (slice(None, None, -1),)]
+
+
+def cumsum_adjoint(ybar, y, x, axis=None, dtype=None):
+    """An entry reaches all later sums: sum the cotangent from the end."""
+    i = 0 if axis is None else axis % max(len(x.shape), 1)
+    xbar = backwards(np.cumsum(backwards(ybar, i), axis=i), i)
+    return xbar.reshape(x.shape)
+
+
+def _parts(x, axis, cut):
+    before = (slice(None),) * axis
+    return x[(*before, slice(None, cut))], x[(*before, slice(cut, None))], x[(*before, slice(None, -cut))]
+
+
+def _line(x, axis, dtype):
+    """Return what a running product runs along: `x` in its dtype, flat if no axis is given; and the axis."""
+    if dtype is not None and x.dtype != dtype:
+        x = cast_to(x, np.dtype(dtype))
+    if axis is None or not x.shape:
+        return x.reshape(-1), 0
+    return x, axis % len(x.shape)
+
+
+def cumprod_jvp(xdot, y, x, axis=None, dtype=None):
+    """Doubling: after step d, entry k is the product of the d factors up to k, and its tangent goes along."""
+    x, i = _line(x, axis, dtype)
+    xdot, _ = _line(xdot, axis, dtype)
+    d = 1
+    while d < x.shape[i]:
+        head, tail, before = _parts(x, i, d)
+        head_dot, tail_dot, before_dot = _parts(xdot, i, d)
+        xdot = np.concatenate([head_dot, tail_dot * before + tail * before_dot], axis=i)
+        x = np.concatenate([head, tail * before], axis=i)
+        d *= 2
+    return xdot
+
+
+def cumprod_vjp(ybar, y, x, axis=None, dtype=None):
+    """Doubling, backwards: each step was ``y[k] = x[k] * x[k - d]``."""
+    shape = x.shape
+    x, i = _line(x, axis, dtype)
+    steps = []
+    d = 1
+    while d < x.shape[i]:
+        head, tail, before = _parts(x, i, d)
+        steps.append((d, tail, before))
+        x = np.concatenate([head, tail * before], axis=i)
+        d *= 2
+    for d, tail, before in reversed(steps):
+        head_bar, tail_bar, _ = _parts(ybar, i, d)
+        later = tail_bar * tail
+        nothing = np.zeros(shape_of(head_bar), spec_of(ybar).dtype)
+        ybar = np.concatenate([head_bar, tail_bar * before], axis=i) + np.concatenate([later, nothing], axis=i)
+    return ybar.reshape(shape)
+
+
+linear(np.cumsum, cumsum_adjoint)
+rule(np.cumprod, jvp=cumprod_jvp, vjp=cumprod_vjp)
+
+
+@composite(np.cumulative_sum) if hasattr(np, "cumulative_sum") else lambda f: f
+def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
+    """Sum along an axis, with a zero in front if asked."""
+    return _cumulative(np.cumsum, x, axis, dtype, include_initial, 0)
+
+
+@composite(np.cumulative_prod) if hasattr(np, "cumulative_prod") else lambda f: f
+def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
+    """Multiply along an axis, with a one in front if asked."""
+    return _cumulative(np.cumprod, x, axis, dtype, include_initial, 1)
+
+
+def _cumulative(fun, x, axis, dtype, include_initial, first):
+    if axis is None:
+        if len(x.shape) > 1:
+            raise ValueError("For arrays which have more than one dimension ``axis`` argument is required.")
+        axis = 0
+    y = fun(x, axis=axis, dtype=dtype)
+    if not include_initial:
+        return y
+    shape = list(y.shape)
+    shape[axis] = 1
+    return np.concatenate([np.full(shape, first, y.dtype), y], axis=axis)
+
+
+# -- extrema -------------------------------------------------------------------------------------------------------------
+
+
+def ties(y, x, axis, keepdims, initial, where):
+    """Return which entries attain the extremum, and how many do, `initial` included."""
+    x, y = value(x), np.asarray(value(y)).reshape(kept(x.shape, axis))
+    hit = x == y
+    if where is not True:
+        hit = hit & where
+    n = count(x, axis, hit)
+    if not n.all() and np.isnan(y).any():  # the extremum of a line with NaN is NaN
+        hit = hit | (np.isnan(x) & np.isnan(y))
+        if where is not True:
+            hit = hit & where
+        n = count(x, axis, hit)
+    if initial is not None and initial is not np._NoValue:
+        n = n + (y == initial)
+    return hit, np.maximum(n, 1)
+
+
+def extremum_jvp(xdot, y, x, axis=None, keepdims=False, initial=None, where=True):
+    """Average over the entries that attain it."""
+    hit, n = ties(y, x, axis, keepdims, initial, where)
+    wide = SINGLE if xdot.dtype == HALF else None
+    ydot = over(np.sum(xdot, axis=axis, keepdims=True, where=hit, dtype=wide), n)
+    return ydot if keepdims else ydot.reshape(shape_of(y))
+
+
+def extremum_vjp(ybar, y, x, axis=None, keepdims=False, initial=None, where=True):
+    """Share among the entries that attain it."""
+    hit, n = ties(y, x, axis, keepdims, initial, where)
+    return choose(hit, spread_to(over(restore(ybar, x, axis, keepdims), n), x.shape))
+
+
+for _fun in {np.max, np.amax, np.min, np.amin, np.nanmax, np.nanmin}:
+    rule(_fun, jvp=extremum_jvp, vjp=extremum_vjp)
+
+
+@composite(np.ptp)
+def ptp(a, axis=None, *, keepdims=False):
+    """Subtract the minimum from the maximum."""
+    return np.max(a, axis=axis, keepdims=keepdims) - np.min(a, axis=axis, keepdims=keepdims)
+
+
+constant(np.any, np.all)
+
+
+# -- var and std -----------------------------------------------------------------------------------------------------------
+
+
+@primitive
+def reciprocal_or_zero(x):
+    """Return 1 / x, and 0 where x is 0.
+
+    For the derivative of a root at 0, where 0 is the subgradient taken. Its own derivative there is infinite, so a
+    second derivative, which does not exist, comes out as NaN and not as a finite number.
+    """
+    return np.divide(1, x + (x == 0).astype(x.dtype)) * (x != 0).astype(x.dtype)
+
+
+elementwise(reciprocal_or_zero, lambda y, x: -1 / (x * x), domain=(0.2, 3))
+
+
+def deviation(x, axis, where):
+    """Return x minus its mean, zero where masked out."""
+    d = (
+        x - np.mean(x, axis=axis, keepdims=True, where=where)
+        if where is not True
+        else x - np.mean(x, axis, keepdims=True)
+    )
+    return d if where is True else choose(np.broadcast_to(where, x.shape), d)
+
+
+def freedom(x, axis, ddof, where):
+    """Return the number of entries less `ddof`, and not below 0."""
+    n = count(x, axis, where)
+    return np.maximum(n - ddof, 0).astype(float)
+
+
+def scaled(v, n):
+    """Return 2 / n times v, in v's dtype."""
+    dtype = spec_of(v).dtype
+    if dtype == HALF:
+        return cast_to(scaled(cast_to(v, SINGLE), n), HALF)
+    return v * (2 / n).astype(np.finfo(dtype).dtype)
+
+
+def var_jvp(xdot, y, x, axis=None, dtype=None, ddof=0, keepdims=False, where=True):
+    """Return 2 / n sum((x - mean) xdot): what the mean itself adds cancels."""
+    d, n = deviation(x, axis, where), freedom(x, axis, ddof, where)
+    terms = (np.conj(d) * xdot).real if x.dtype.kind == "c" else d * xdot
+    if terms.dtype == HALF:
+        terms = cast_to(terms, SINGLE)
+    total = scaled(np.sum(terms, axis=axis, keepdims=True), n)
+    return total if keepdims else total.reshape(shape_of(y))
+
+
+def var_vjp(ybar, y, x, axis=None, dtype=None, ddof=0, keepdims=False, where=True):
+    """Return 2 / n (x - mean) ybar."""
+    d, n = deviation(x, axis, where), freedom(x, axis, ddof, where)
+    if x.dtype.kind == "c":
+        d = np.conj(d)
+    return d * scaled(restore(ybar, x, axis, keepdims), n)
+
+
+def std_jvp(xdot, y, x, axis=None, dtype=None, ddof=0, keepdims=False, where=True):
+    """Return vardot / (2 std)."""
+    return 0.5 * var_jvp(xdot, y, x, axis, dtype, ddof, keepdims, where) * reciprocal_or_zero(y)
+
+
+def std_vjp(ybar, y, x, axis=None, dtype=None, ddof=0, keepdims=False, where=True):
+    """Pull ybar / (2 std) back through the variance."""
+    return var_vjp(0.5 * ybar * reciprocal_or_zero(y), y, x, axis, dtype, ddof, keepdims, where)
+
+
+@primitive
+def variance(x, axis=None, dtype=None, ddof=0, keepdims=False, where=True):
+    """Return np.var of plain arguments."""
+    return np.var(x, axis, dtype, None, ddof, keepdims, where=where)
+
+
+@primitive
+def deviation_of(x, axis=None, dtype=None, ddof=0, keepdims=False, where=True):
+    """Return np.std of plain arguments."""
+    return np.std(x, axis, dtype, None, ddof, keepdims, where=where)
+
+
+rule(variance, jvp=var_jvp, vjp=var_vjp)
+rule(deviation_of, jvp=std_jvp, vjp=std_vjp)
+_NO = np._NoValue
+
+
+def _written(fun, root):
+    """Return np.var or np.std: the rule, or with a traced ``mean=`` the definition."""
+
+    def call(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=True, mean=_NO, correction=_NO):
+        if out is not None:
+            raise OutArgumentError(f"numpy.{'std' if root else 'var'}")
+        if correction is not _NO:
+            if ddof != 0:
+                raise ValueError("ddof and correction can't be provided simultaneously.")
+            ddof = correction
+        keepdims = keepdims is not _NO and keepdims
+        where = True if where is _NO else where
+        if mean is _NO or mean is None:
+            return fun(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where)
+        if dtype is not None:
+            raise UnsupportedArgumentError("numpy.var or numpy.std", "dtype", "is not supported together with mean=")
+        d = a - mean
+        square = d.real**2 + d.imag**2 if d.dtype.kind == "c" else d * d
+        n = np.maximum(count(a, axis, where) - ddof, 0)
+        total = np.sum(square, axis=axis, keepdims=True, where=where) / np.asarray(n, square.dtype)
+        y = total if keepdims else total.reshape(shape_of(np.sum(value(square), axis=axis)))
+        return np.sqrt(y) if root else y
+
+    call.__name__ = call.__qualname__ = "std" if root else "var"
+    return call
+
+
+var = composite(np.var)(_written(variance, root=False))
+std = composite(np.std)(_written(deviation_of, root=True))
+
+
+# -- without NaN -----------------------------------------------------------------------------------------------------------
+
+
+def given(x):
+    """Return the mask of the entries that are no NaN."""
+    return ~np.isnan(value(x))
+
+
+def nanmean_jvp(xdot, y, x, axis=None, dtype=None, keepdims=False, where=True):
+    """Average the tangents of what is no NaN."""
+    return np.mean(xdot, axis=axis, dtype=dtype, keepdims=keepdims, where=given(x) & where)
+
+
+def nanmean_vjp(ybar, y, x, axis=None, dtype=None, keepdims=False, where=True):
+    """Share among what is no NaN."""
+    return mean_adjoint(ybar, y, x, axis, dtype, keepdims, given(x) & where)
+
+
+rule(np.nanmean, jvp=nanmean_jvp, vjp=nanmean_vjp)
+
+
+@composite(np.nansum)
+def nansum(a, **options):
+    """Sum what is no NaN."""
+    return np.sum(choose(given(a), a), **options)
+
+
+@composite(np.nanprod)
+def nanprod(a, **options):
+    """Multiply what is no NaN."""
+    return np.prod(np.where(given(a), a, a.dtype.type(1)), **options)
+
+
+@composite(np.nancumsum)
+def nancumsum(a, axis=None, dtype=None):
+    """Take NaN as 0."""
+    return np.cumsum(choose(given(a), a), axis=axis, dtype=dtype)
+
+
+@composite(np.nancumprod)
+def nancumprod(a, axis=None, dtype=None):
+    """Take NaN as 1."""
+    return np.cumprod(np.where(given(a), a, a.dtype.type(1)), axis=axis, dtype=dtype)
+
+
+@composite(np.nanvar)
+def nanvar(a, axis=None, *, where=True, **options):
+    """Take the variance of what is no NaN."""
+    return np.var(a, axis=axis, where=given(a) & where, **options)
+
+
+@composite(np.nanstd)
+def nanstd(a, axis=None, *, where=True, **options):
+    """Take the standard deviation of what is no NaN."""
+    return np.std(a, axis=axis, where=given(a) & where, **options)
+
+
+# -- the same as methods of ufuncs -------------------------------------------------------------------------------------------
+
+for _ufunc, _reduce, _accumulate in (
+    (np.add, np.sum, np.cumsum),
+    (np.multiply, np.prod, np.cumprod),
+    (np.maximum, np.max, None),
+    (np.minimum, np.min, None),
+    (np.fmax, np.nanmax, None),
+    (np.fmin, np.nanmin, None),
+):
+    calls.UFUNC_METHODS.setdefault((_ufunc, "reduce"), _reduce)
+    if _accumulate is not None:
+        calls.UFUNC_METHODS.setdefault((_ufunc, "accumulate"), _accumulate)
