@@ -16,7 +16,7 @@ def user_line():
         name = frame.f_code.co_filename
         module = frame.f_globals.get("__name__", "")
         if (
-            not name.startswith(_HERE)
+            not name.startswith((_HERE, "<chainrule"))  # the latter: source that we wrote (rules' fast paths)
             and not module.startswith(("numpy.", "optree", "contextlib"))
             and module != "numpy"
         ):

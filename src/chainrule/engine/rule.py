@@ -202,7 +202,7 @@ def make_binder(rule):
         *body,
         f"    return ({', '.join(operands)},), params",
     ]
-    exec("\n".join(lines), scope)
+    exec(compile("\n".join(lines), f"<chainrule: {rule.name}>", "exec"), scope)
     return scope[name]
 
 
