@@ -2,7 +2,7 @@
 
 A product is linear in each operand, so each rule is two adjoints, themselves products: for ``Y = A B`` they are
 ``Abar = Ybar B^T`` and ``Bbar = A^T Ybar``; no Jacobian is formed. Where NumPy broadcasts an operand over a stack, its
-cotangent is summed over the stack. Functions that conjugate an operand (vdot, vecdot, vecmat) are written with ``conj``.
+cotangent is summed over the stack. Functions that conjugate an operand (vdot, vecdot, vecmat) say so.
 
 `einsum` is in `chainrule.rules.einsum`, norms are in `chainrule.rules.norms`.
 """
@@ -68,7 +68,7 @@ def matmul_bbar(ybar, y, a, b):
 bilinear(np.matmul, matmul_abar, matmul_bbar)
 
 
-# -- dot, inner, outer, tensordot: the axes of y are those left of a, then those left of b -------------------------------
+# -- dot, inner, outer, tensordot: the axes of y are those left of a, then those left of b -----------------------------
 
 
 def contract(a, b, axes_a, axes_b):
@@ -184,7 +184,7 @@ bilinear(np.outer, outer_abar, outer_bbar)
 bilinear(np.linalg.outer, outer_abar, outer_bbar)
 
 
-# -- cross ---------------------------------------------------------------------------------------------------------------
+# -- cross -------------------------------------------------------------------------------------------------------------
 
 
 @primitive
@@ -231,7 +231,7 @@ def linalg_cross(x1, x2, /, *, axis=-1):
     return np.cross(x1, x2, axis=axis)
 
 
-# -- functions written in terms of these ---------------------------------------------------------------------------------
+# -- functions written in terms of these -------------------------------------------------------------------------------
 
 
 @composite(np.vdot)
@@ -362,7 +362,7 @@ def multi_dot(arrays, *, out=None):
     return product(0, n - 1)
 
 
-# -- the operator ----------------------------------------------------------------------------------------------------------
+# -- the operator ------------------------------------------------------------------------------------------------------
 
 Boxed.__matmul__ = bilinear_call(RULES[np.matmul], operator.matmul)
 Boxed.__rmatmul__ = bilinear_call(RULES[np.matmul], operator.matmul, swap=True)

@@ -1,24 +1,21 @@
-"""Derivative rules of reductions: sums, means, products, extrema, running sums and products, spread.
+"""Derivative rules of reductions: sums, means, products, extrema, running sums and products.
 
-Conventions at kinks: entries that tie for a maximum or minimum share its derivative equally; the standard deviation has
-derivative 0 where the variance is 0. Products are differentiated without dividing by their factors, so that zeros among
-them are right to every order.
-
-Versions that leave out NaN, and ``where=``, are the same rules with a mask: what is left out gets an exact zero.
+Entries that tie for a maximum or minimum share its derivative equally. Products are differentiated without dividing by
+factors that may be zero, so that zeros among them are right to every order. With ``where=``, what is left out gets an
+exact zero. `chainrule.rules.statistics` goes on with the spread, order statistics and the versions that leave out NaN.
 """
 
 import numpy as np
 
 from chainrule.engine import calls
-from chainrule.engine.boxed import Boxed, value
-from chainrule.engine.rule import composite, constant, elementwise, linear, rule
-from chainrule.engine.spec import cast_to, choose, primitive, shape_of, spec_of, spread_to
-from chainrule.errors import OutArgumentError, UnsupportedArgumentError
+from chainrule.engine.boxed import value
+from chainrule.engine.rule import composite, constant, linear, rule
+from chainrule.engine.spec import cast_to, choose, shape_of, spec_of, spread_to
 
 HALF, SINGLE = np.dtype(np.float16), np.dtype(np.float32)
 
 
-# -- shapes --------------------------------------------------------------------------------------------------------------
+# -- shapes ------------------------------------------------------------------------------------------------------------
 
 
 def axes_of(x, axis):
@@ -69,7 +66,7 @@ def over(v, n):
     return v / n
 
 
-# -- sum and mean --------------------------------------------------------------------------------------------------------
+# -- sum and mean ------------------------------------------------------------------------------------------------------
 
 
 def fast_sum(operands, params):
@@ -129,7 +126,7 @@ def _along(weights, a, axis):
     return weights.reshape([n if i in axes else 1 for i, n in enumerate(a.shape)])
 
 
-# -- prod ----------------------------------------------------------------------------------------------------------------
+# -- prod --------------------------------------------------------------------------------------------------------------
 
 
 def products_of_others(x):
@@ -210,7 +207,7 @@ def _with_axes(y, x, axis, keepdims):
 rule(np.prod, jvp=prod_jvp, vjp=prod_vjp)
 
 
-# -- running sums and products -------------------------------------------------------------------------------------------
+# -- running sums and products -----------------------------------------------------------------------------------------
 
 
 def backwards(x, axis):
@@ -301,7 +298,7 @@ def _cumulative(fun, x, axis, dtype, include_initial, first):
     return np.concatenate([np.full(shape, first, y.dtype), y], axis=axis)
 
 
-# -- extrema -------------------------------------------------------------------------------------------------------------
+# -- extrema -----------------------------------------------------------------------------------------------------------
 
 
 def ties(y, x, axis, keepdims, initial, where):
@@ -348,180 +345,7 @@ def ptp(a, axis=None, *, keepdims=False):
 constant(np.any, np.all)
 
 
-# -- var and std -----------------------------------------------------------------------------------------------------------
-
-
-@primitive
-def reciprocal_or_zero(x):
-    """Return 1 / x, and 0 where x is 0.
-
-    For the derivative of a root at 0, where 0 is the subgradient taken. Its own derivative there is infinite, so a
-    second derivative, which does not exist, comes out as NaN and not as a finite number.
-    """
-    return np.divide(1, x + (x == 0).astype(x.dtype)) * (x != 0).astype(x.dtype)
-
-
-elementwise(reciprocal_or_zero, lambda y, x: -1 / (x * x), domain=(0.2, 3))
-
-
-def deviation(x, axis, where):
-    """Return x minus its mean, zero where masked out."""
-    d = (
-        x - np.mean(x, axis=axis, keepdims=True, where=where)
-        if where is not True
-        else x - np.mean(x, axis, keepdims=True)
-    )
-    return d if where is True else choose(np.broadcast_to(where, x.shape), d)
-
-
-def freedom(x, axis, ddof, where):
-    """Return the number of entries less `ddof`, and not below 0."""
-    n = count(x, axis, where)
-    return np.maximum(n - ddof, 0).astype(float)
-
-
-def scaled(v, n):
-    """Return 2 / n times v, in v's dtype."""
-    dtype = spec_of(v).dtype
-    if dtype == HALF:
-        return cast_to(scaled(cast_to(v, SINGLE), n), HALF)
-    return v * (2 / n).astype(np.finfo(dtype).dtype)
-
-
-def var_jvp(xdot, y, x, axis=None, dtype=None, ddof=0, keepdims=False, where=True):
-    """Return 2 / n sum((x - mean) xdot): what the mean itself adds cancels."""
-    d, n = deviation(x, axis, where), freedom(x, axis, ddof, where)
-    terms = (np.conj(d) * xdot).real if x.dtype.kind == "c" else d * xdot
-    if terms.dtype == HALF:
-        terms = cast_to(terms, SINGLE)
-    total = scaled(np.sum(terms, axis=axis, keepdims=True), n)
-    return total if keepdims else total.reshape(shape_of(y))
-
-
-def var_vjp(ybar, y, x, axis=None, dtype=None, ddof=0, keepdims=False, where=True):
-    """Return 2 / n (x - mean) ybar."""
-    d, n = deviation(x, axis, where), freedom(x, axis, ddof, where)
-    if x.dtype.kind == "c":
-        d = np.conj(d)
-    return d * scaled(restore(ybar, x, axis, keepdims), n)
-
-
-def std_jvp(xdot, y, x, axis=None, dtype=None, ddof=0, keepdims=False, where=True):
-    """Return vardot / (2 std)."""
-    return 0.5 * var_jvp(xdot, y, x, axis, dtype, ddof, keepdims, where) * reciprocal_or_zero(y)
-
-
-def std_vjp(ybar, y, x, axis=None, dtype=None, ddof=0, keepdims=False, where=True):
-    """Pull ybar / (2 std) back through the variance."""
-    return var_vjp(0.5 * ybar * reciprocal_or_zero(y), y, x, axis, dtype, ddof, keepdims, where)
-
-
-@primitive
-def variance(x, axis=None, dtype=None, ddof=0, keepdims=False, where=True):
-    """Return np.var of plain arguments."""
-    return np.var(x, axis, dtype, None, ddof, keepdims, where=where)
-
-
-@primitive
-def deviation_of(x, axis=None, dtype=None, ddof=0, keepdims=False, where=True):
-    """Return np.std of plain arguments."""
-    return np.std(x, axis, dtype, None, ddof, keepdims, where=where)
-
-
-rule(variance, jvp=var_jvp, vjp=var_vjp)
-rule(deviation_of, jvp=std_jvp, vjp=std_vjp)
-_NO = np._NoValue
-
-
-def _written(fun, root):
-    """Return np.var or np.std: the rule, or with a traced ``mean=`` the definition."""
-
-    def call(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=True, mean=_NO, correction=_NO):
-        if out is not None:
-            raise OutArgumentError(f"numpy.{'std' if root else 'var'}")
-        if correction is not _NO:
-            if ddof != 0:
-                raise ValueError("ddof and correction can't be provided simultaneously.")
-            ddof = correction
-        keepdims = keepdims is not _NO and keepdims
-        where = True if where is _NO else where
-        if mean is _NO or mean is None:
-            return fun(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where)
-        if dtype is not None:
-            raise UnsupportedArgumentError("numpy.var or numpy.std", "dtype", "is not supported together with mean=")
-        d = a - mean
-        square = d.real**2 + d.imag**2 if d.dtype.kind == "c" else d * d
-        n = np.maximum(count(a, axis, where) - ddof, 0)
-        total = np.sum(square, axis=axis, keepdims=True, where=where) / np.asarray(n, square.dtype)
-        y = total if keepdims else total.reshape(shape_of(np.sum(value(square), axis=axis)))
-        return np.sqrt(y) if root else y
-
-    call.__name__ = call.__qualname__ = "std" if root else "var"
-    return call
-
-
-var = composite(np.var)(_written(variance, root=False))
-std = composite(np.std)(_written(deviation_of, root=True))
-
-
-# -- without NaN -----------------------------------------------------------------------------------------------------------
-
-
-def given(x):
-    """Return the mask of the entries that are no NaN."""
-    return ~np.isnan(value(x))
-
-
-def nanmean_jvp(xdot, y, x, axis=None, dtype=None, keepdims=False, where=True):
-    """Average the tangents of what is no NaN."""
-    return np.mean(xdot, axis=axis, dtype=dtype, keepdims=keepdims, where=given(x) & where)
-
-
-def nanmean_vjp(ybar, y, x, axis=None, dtype=None, keepdims=False, where=True):
-    """Share among what is no NaN."""
-    return mean_adjoint(ybar, y, x, axis, dtype, keepdims, given(x) & where)
-
-
-rule(np.nanmean, jvp=nanmean_jvp, vjp=nanmean_vjp)
-
-
-@composite(np.nansum)
-def nansum(a, **options):
-    """Sum what is no NaN."""
-    return np.sum(choose(given(a), a), **options)
-
-
-@composite(np.nanprod)
-def nanprod(a, **options):
-    """Multiply what is no NaN."""
-    return np.prod(np.where(given(a), a, a.dtype.type(1)), **options)
-
-
-@composite(np.nancumsum)
-def nancumsum(a, axis=None, dtype=None):
-    """Take NaN as 0."""
-    return np.cumsum(choose(given(a), a), axis=axis, dtype=dtype)
-
-
-@composite(np.nancumprod)
-def nancumprod(a, axis=None, dtype=None):
-    """Take NaN as 1."""
-    return np.cumprod(np.where(given(a), a, a.dtype.type(1)), axis=axis, dtype=dtype)
-
-
-@composite(np.nanvar)
-def nanvar(a, axis=None, *, where=True, **options):
-    """Take the variance of what is no NaN."""
-    return np.var(a, axis=axis, where=given(a) & where, **options)
-
-
-@composite(np.nanstd)
-def nanstd(a, axis=None, *, where=True, **options):
-    """Take the standard deviation of what is no NaN."""
-    return np.std(a, axis=axis, where=given(a) & where, **options)
-
-
-# -- the same as methods of ufuncs -------------------------------------------------------------------------------------------
+# -- the same as methods of ufuncs -------------------------------------------------------------------------------------
 
 for _ufunc, _reduce, _accumulate in (
     (np.add, np.sum, np.cumsum),

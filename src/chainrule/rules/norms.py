@@ -1,0 +1,123 @@
+"""Derivative rules of norms.
+
+At a point where a norm is 0 it has no derivative; 0 is the subgradient taken, so that ``norm(x)**2`` has its gradient 0
+there. A second derivative at such a point comes out as NaN (`statistics.reciprocal_or_zero`), never as a wrong number.
+"""
+
+import numpy as np
+
+from chainrule.engine.boxed import value
+from chainrule.engine.rule import composite, rule
+from chainrule.engine.spec import primitive, shape_of
+from chainrule.rules.reductions import kept, restore
+from chainrule.rules.statistics import reciprocal_or_zero
+
+
+@primitive
+def length(x, axis=None, keepdims=False):
+    """Return the root of the sum of squares over `axis`: None for all, an int or a tuple."""
+    if axis is None or axis.__class__ is int:
+        return np.linalg.norm(x if axis is not None else x.reshape(-1), None, axis, keepdims)
+    square = x.real**2 + x.imag**2 if x.dtype.kind == "c" else x * x
+    return np.sqrt(np.add.reduce(square, axis=axis, keepdims=keepdims))
+
+
+def direction(y, x, axis, keepdims):
+    """Return conj(x) / |x|, and 0 where |x| is 0."""
+    unit = restore(reciprocal_or_zero(y), x, axis, keepdims)
+    return np.conj(x) * unit if x.dtype.kind == "c" else x * unit
+
+
+def length_jvp(xdot, y, x, axis=None, keepdims=False):
+    """Return the component of the tangent along x."""
+    along = direction(y, x, axis, keepdims) * xdot
+    return np.sum(along.real if x.dtype.kind == "c" else along, axis=axis, keepdims=keepdims)
+
+
+def length_vjp(ybar, y, x, axis=None, keepdims=False):
+    """The gradient of the length is the unit vector."""
+    return restore(ybar, x, axis, keepdims) * direction(y, x, axis, keepdims)
+
+
+rule(length, jvp=length_jvp, vjp=length_vjp)
+
+
+def vector_norm_of(x, p, axis, keepdims):
+    """Return the p-norm over one axis, or over several taken as one (None: all)."""
+    if p is None or p == 2:
+        return length(x, axis=axis, keepdims=keepdims)
+    if p == np.inf:
+        return np.max(np.abs(x), axis=axis, keepdims=keepdims)
+    if p == -np.inf:
+        return np.min(np.abs(x), axis=axis, keepdims=keepdims)
+    if p == 0:
+        return np.sum((value(x) != 0).astype(value(x).real.dtype), axis=axis, keepdims=keepdims)
+    size = np.abs(x)
+    if p == 1:
+        return np.sum(size, axis=axis, keepdims=keepdims)
+    if isinstance(p, str):
+        raise ValueError(f"Invalid norm order '{p}' for vectors")
+    top = np.max(value(size), axis=axis, keepdims=True, initial=0)
+    if p > 0 and (top == 0).any():
+        return _power_norm_at_zero(x, size, top, p, axis, keepdims)
+    return np.sum(size**p, axis=axis, keepdims=keepdims) ** (1.0 / p)
+
+
+def _power_norm_at_zero(x, size, top, p, axis, keepdims):
+    """Return the p-norm where some vectors are 0: of those, 0 times the length, with that one's derivatives at 0."""
+    zero = np.broadcast_to(top == 0, x.shape)
+    total = np.sum(np.where(zero, x.real.dtype.type(1), size) ** p, axis=axis, keepdims=keepdims) ** (1.0 / p)
+    plain = top == 0 if keepdims else (top == 0).reshape(shape_of(total))
+    return np.where(plain, length(x, axis=axis, keepdims=keepdims), total)
+
+
+def matrix_norm_of(x, p, axis, keepdims):
+    """Return the norm of the matrices in two axes."""
+    rows, columns = (i % x.ndim for i in axis)
+    if rows == columns:
+        raise ValueError("Duplicate axes given.")
+    if p is None or p in ("fro", "f"):
+        return length(x, axis=(rows, columns), keepdims=keepdims)
+    if p in (2, -2, "nuc"):
+        s = np.linalg.svdvals(np.moveaxis(x, (rows, columns), (-2, -1)))
+        y = np.sum(s, axis=-1) if p == "nuc" else np.max(s, axis=-1) if p == 2 else np.min(s, axis=-1)
+    elif p in (1, -1, np.inf, -np.inf):
+        summed, left = (rows, columns) if abs(p) == 1 else (columns, rows)
+        sums = np.sum(np.abs(x), axis=summed)
+        left -= left > summed
+        y = np.max(sums, axis=left) if p > 0 else np.min(sums, axis=left)
+    else:
+        raise ValueError("Invalid norm order for matrices.")
+    return y.reshape(kept(x.shape, (rows, columns))) if keepdims else y
+
+
+@composite(np.linalg.norm)
+def norm(x, ord=None, axis=None, keepdims=False):
+    """Tell apart what NumPy's function does: of all entries, of vectors, of matrices."""
+    if axis is None:
+        if ord is None or (ord == 2 and x.ndim == 1) or (ord in ("fro", "f") and x.ndim == 2):
+            y = length(x)
+            return y.reshape((1,) * x.ndim) if keepdims else y
+        axis = tuple(range(x.ndim))
+    elif not isinstance(axis, tuple):
+        try:
+            axis = (axis.__index__(),)
+        except AttributeError:
+            raise TypeError("'axis' must be None, an integer or a tuple of integers") from None
+    if len(axis) == 1:
+        return vector_norm_of(x, ord, axis[0], keepdims)
+    if len(axis) == 2:
+        return matrix_norm_of(x, ord, axis, keepdims)
+    raise ValueError("Improper number of dimensions to norm.")
+
+
+@composite(np.linalg.vector_norm)
+def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
+    """Take all axes given as one."""
+    return vector_norm_of(x, ord, axis, keepdims)
+
+
+@composite(np.linalg.matrix_norm)
+def matrix_norm(x, /, *, keepdims=False, ord="fro"):
+    """Take the last two axes."""
+    return matrix_norm_of(x, ord, (-2, -1), keepdims)

@@ -1,0 +1,301 @@
+"""Derivative rules of statistics: variance, standard deviation, medians and quantiles, and the versions without NaN.
+
+The standard deviation has derivative 0 where the variance is 0. A quantile is an average of one or two of the sorted
+entries, and only those receive its cotangent. Versions that leave out NaN are the same rules with a mask.
+"""
+
+import numpy as np
+
+from chainrule.engine.boxed import value
+from chainrule.engine.indexing import scatter
+from chainrule.engine.rule import composite, elementwise, rule
+from chainrule.engine.spec import cast_to, choose, primitive, shape_of, spec_of
+from chainrule.errors import OutArgumentError, UnsupportedArgumentError
+from chainrule.rules.reductions import HALF, SINGLE, axes_of, count, mean_adjoint, restore
+
+# -- var and std -------------------------------------------------------------------------------------------------------
+
+
+@primitive
+def reciprocal_or_zero(x):
+    """Return 1 / x, and 0 where x is 0.
+
+    For the derivative of a root at 0, where 0 is the subgradient taken. Its own derivative there is infinite, so a
+    second derivative, which does not exist, comes out as NaN and not as a finite number.
+    """
+    return np.divide(1, x + (x == 0).astype(x.dtype)) * (x != 0).astype(x.dtype)
+
+
+elementwise(reciprocal_or_zero, lambda y, x: -1 / (x * x), domain=(0.2, 3))
+
+
+def deviation(x, axis, where):
+    """Return x minus its mean, zero where masked out."""
+    d = (
+        x - np.mean(x, axis=axis, keepdims=True, where=where)
+        if where is not True
+        else x - np.mean(x, axis, keepdims=True)
+    )
+    return d if where is True else choose(np.broadcast_to(where, x.shape), d)
+
+
+def freedom(x, axis, ddof, where):
+    """Return the number of entries less `ddof`, and not below 0."""
+    n = count(x, axis, where)
+    return np.maximum(n - ddof, 0).astype(float)
+
+
+def scaled(v, n):
+    """Return 2 / n times v, in v's dtype."""
+    dtype = spec_of(v).dtype
+    if dtype == HALF:
+        return cast_to(scaled(cast_to(v, SINGLE), n), HALF)
+    return v * (2 / n).astype(np.finfo(dtype).dtype)
+
+
+def var_jvp(xdot, y, x, axis=None, dtype=None, ddof=0, keepdims=False, where=True):
+    """Return 2 / n sum((x - mean) xdot): what the mean itself adds cancels."""
+    d, n = deviation(x, axis, where), freedom(x, axis, ddof, where)
+    terms = (np.conj(d) * xdot).real if x.dtype.kind == "c" else d * xdot
+    if terms.dtype == HALF:
+        terms = cast_to(terms, SINGLE)
+    total = scaled(np.sum(terms, axis=axis, keepdims=True), n)
+    return total if keepdims else total.reshape(shape_of(y))
+
+
+def var_vjp(ybar, y, x, axis=None, dtype=None, ddof=0, keepdims=False, where=True):
+    """Return 2 / n (x - mean) ybar."""
+    d, n = deviation(x, axis, where), freedom(x, axis, ddof, where)
+    if x.dtype.kind == "c":
+        d = np.conj(d)
+    return d * scaled(restore(ybar, x, axis, keepdims), n)
+
+
+def std_jvp(xdot, y, x, axis=None, dtype=None, ddof=0, keepdims=False, where=True):
+    """Return vardot / (2 std)."""
+    return 0.5 * var_jvp(xdot, y, x, axis, dtype, ddof, keepdims, where) * reciprocal_or_zero(y)
+
+
+def std_vjp(ybar, y, x, axis=None, dtype=None, ddof=0, keepdims=False, where=True):
+    """Pull ybar / (2 std) back through the variance."""
+    return var_vjp(0.5 * ybar * reciprocal_or_zero(y), y, x, axis, dtype, ddof, keepdims, where)
+
+
+@primitive
+def variance(x, axis=None, dtype=None, ddof=0, keepdims=False, where=True):
+    """Return np.var of plain arguments."""
+    return np.var(x, axis, dtype, None, ddof, keepdims, where=where)
+
+
+@primitive
+def deviation_of(x, axis=None, dtype=None, ddof=0, keepdims=False, where=True):
+    """Return np.std of plain arguments."""
+    return np.std(x, axis, dtype, None, ddof, keepdims, where=where)
+
+
+rule(variance, jvp=var_jvp, vjp=var_vjp)
+rule(deviation_of, jvp=std_jvp, vjp=std_vjp)
+_NO = np._NoValue
+
+
+def _written(fun, root):
+    """Return np.var or np.std: the rule, or with a traced ``mean=`` the definition."""
+
+    def call(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=True, mean=_NO, correction=_NO):
+        if out is not None:
+            raise OutArgumentError(f"numpy.{'std' if root else 'var'}")
+        if correction is not _NO:
+            if ddof != 0:
+                raise ValueError("ddof and correction can't be provided simultaneously.")
+            ddof = correction
+        keepdims = keepdims is not _NO and keepdims
+        where = True if where is _NO else where
+        if mean is _NO or mean is None:
+            return fun(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where)
+        if dtype is not None:
+            raise UnsupportedArgumentError("numpy.var or numpy.std", "dtype", "is not supported together with mean=")
+        d = a - mean
+        square = d.real**2 + d.imag**2 if d.dtype.kind == "c" else d * d
+        n = np.maximum(count(a, axis, where) - ddof, 0)
+        total = np.sum(square, axis=axis, keepdims=True, where=where) / np.asarray(n, square.dtype)
+        y = total if keepdims else total.reshape(shape_of(np.sum(value(square), axis=axis)))
+        return np.sqrt(y) if root else y
+
+    call.__name__ = call.__qualname__ = "std" if root else "var"
+    return call
+
+
+var = composite(np.var)(_written(variance, root=False))
+std = composite(np.std)(_written(deviation_of, root=True))
+
+
+# -- without NaN -------------------------------------------------------------------------------------------------------
+
+
+def given(x):
+    """Return the mask of the entries that are no NaN."""
+    return ~np.isnan(value(x))
+
+
+def nanmean_jvp(xdot, y, x, axis=None, dtype=None, keepdims=False, where=True):
+    """Average the tangents of what is no NaN."""
+    return np.mean(xdot, axis=axis, dtype=dtype, keepdims=keepdims, where=given(x) & where)
+
+
+def nanmean_vjp(ybar, y, x, axis=None, dtype=None, keepdims=False, where=True):
+    """Share among what is no NaN."""
+    return mean_adjoint(ybar, y, x, axis, dtype, keepdims, given(x) & where)
+
+
+rule(np.nanmean, jvp=nanmean_jvp, vjp=nanmean_vjp)
+
+
+@composite(np.nansum)
+def nansum(a, **options):
+    """Sum what is no NaN."""
+    return np.sum(choose(given(a), a), **options)
+
+
+@composite(np.nanprod)
+def nanprod(a, **options):
+    """Multiply what is no NaN."""
+    return np.prod(np.where(given(a), a, a.dtype.type(1)), **options)
+
+
+@composite(np.nancumsum)
+def nancumsum(a, axis=None, dtype=None):
+    """Take NaN as 0."""
+    return np.cumsum(choose(given(a), a), axis=axis, dtype=dtype)
+
+
+@composite(np.nancumprod)
+def nancumprod(a, axis=None, dtype=None):
+    """Take NaN as 1."""
+    return np.cumprod(np.where(given(a), a, a.dtype.type(1)), axis=axis, dtype=dtype)
+
+
+@composite(np.nanvar)
+def nanvar(a, axis=None, *, where=True, **options):
+    """Take the variance of what is no NaN."""
+    return np.var(a, axis=axis, where=given(a) & where, **options)
+
+
+@composite(np.nanstd)
+def nanstd(a, axis=None, *, where=True, **options):
+    """Take the standard deviation of what is no NaN."""
+    return np.std(a, axis=axis, where=given(a) & where, **options)
+
+
+# -- order statistics --------------------------------------------------------------------------------------------------
+
+
+def places(x, q, axis, method, leave_nan):
+    """Return, for each value of q (in front), which two entries of flat `x` the quantile lies between, and how far.
+
+    NumPy itself says where in the sorted entries a quantile lies: it is the quantile of their numbers 0, 1, 2, ...
+    """
+    axes = axes_of(x, axis)
+    front = [i for i in range(x.ndim) if i not in axes]
+    rows = x.transpose(front + list(axes)).reshape([x.shape[i] for i in front] + [-1])
+    flat = np.arange(x.size).reshape(x.shape).transpose(front + list(axes)).reshape(rows.shape)
+    order = np.argsort(rows, axis=-1, kind="stable")  # NaN comes last
+    n = np.full(rows.shape[:-1], rows.shape[-1])
+    if leave_nan:
+        n = n - np.isnan(rows).sum(axis=-1)
+    q = np.asarray(q, float)
+    number = np.zeros(q.shape + n.shape)
+    for k in np.unique(n[n > 0]):
+        at = np.quantile(np.arange(float(k)), q, method=method)
+        number[..., n == k] = np.asarray(at)[..., None]
+    low = np.floor(number).astype(np.intp)
+    high = np.minimum(low + 1, np.maximum(n - 1, 0))
+    if not leave_nan:  # the quantile of a line with NaN is NaN: its derivative goes there
+        last = np.isnan(np.take_along_axis(rows, order[..., -1:], axis=-1))[..., 0]
+        low, high = (np.where(last, n - 1, i) for i in (low, high))
+
+    def entries(i):
+        by_row = np.moveaxis(i.reshape(-1, *n.shape), 0, -1)
+        found = np.take_along_axis(flat, np.take_along_axis(order, by_row, axis=-1), axis=-1)
+        return np.moveaxis(found, -1, 0).reshape(i.shape)
+
+    return entries(low), entries(high), number - np.floor(number)
+
+
+def _shares(y, x, q, axis, keepdims, method, leave_nan):
+    low, high, part = places(value(x), q, axis, method, leave_nan)
+    part = part.astype(value(y).real.dtype).reshape(shape_of(y))
+    return low.reshape(shape_of(y)), high.reshape(shape_of(y)), part
+
+
+def quantile_jvp(xdot, y, x, q=0.5, axis=None, keepdims=False, method="linear", leave_nan=False):
+    """Average the tangents of the two entries it lies between."""
+    low, high, part = _shares(y, x, q, axis, keepdims, method, leave_nan)
+    line = xdot.reshape(-1)
+    return line[low] * (1 - part) + line[high] * part
+
+
+def quantile_vjp(ybar, y, x, q=0.5, axis=None, keepdims=False, method="linear", leave_nan=False):
+    """Share between the two entries it lies between."""
+    low, high, part = _shares(y, x, q, axis, keepdims, method, leave_nan)
+    size, dtype = (value(x).size,), spec_of(x).dtype
+    xbar = scatter(ybar * (1 - part), low, size, dtype) + scatter(ybar * part, high, size, dtype)
+    return xbar.reshape(x.shape)
+
+
+@primitive
+def quantile_of(x, q=0.5, axis=None, keepdims=False, method="linear", leave_nan=False):
+    """Return a quantile by the function of that name, or without NaN."""
+    return (np.nanquantile if leave_nan else np.quantile)(x, q, axis, method=method, keepdims=keepdims)
+
+
+@primitive
+def median_of(x, axis=None, keepdims=False, leave_nan=False):
+    """Return the median, or without NaN."""
+    return (np.nanmedian if leave_nan else np.median)(x, axis, keepdims=keepdims)
+
+
+def median_jvp(xdot, y, x, axis=None, keepdims=False, leave_nan=False):
+    """The median is the quantile of one half."""
+    return quantile_jvp(xdot, y, x, 0.5, axis, keepdims, "linear", leave_nan)
+
+
+def median_vjp(ybar, y, x, axis=None, keepdims=False, leave_nan=False):
+    """The median is the quantile of one half."""
+    return quantile_vjp(ybar, y, x, 0.5, axis, keepdims, "linear", leave_nan)
+
+
+rule(quantile_of, jvp=quantile_jvp, vjp=quantile_vjp)
+rule(median_of, jvp=median_jvp, vjp=median_vjp)
+
+
+def _declare(leave_nan, median, quantile, percentile):
+    @composite(median)
+    def declared_median(a, axis=None, out=None, overwrite_input=False, keepdims=False):
+        _refuse(median, out)
+        return median_of(a, axis=axis, keepdims=keepdims is True, leave_nan=leave_nan)
+
+    def at(fun, scale):
+        @composite(fun)
+        def declared_quantile(
+            a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None
+        ):
+            _refuse(fun, out)
+            if weights is not None:
+                raise UnsupportedArgumentError(
+                    f"numpy.{fun.__name__}", "weights", "is not supported with traced values"
+                )
+            if scale != 1:
+                q = np.true_divide(q, np.float64(scale))
+            return quantile_of(a, q=q, axis=axis, keepdims=keepdims is True, method=method, leave_nan=leave_nan)
+
+    at(quantile, 1)
+    at(percentile, 100)
+
+
+def _refuse(fun, out):
+    if out is not None:
+        raise OutArgumentError(f"numpy.{fun.__name__}")
+
+
+_declare(False, np.median, np.quantile, np.percentile)
+_declare(True, np.nanmedian, np.nanquantile, np.nanpercentile)
