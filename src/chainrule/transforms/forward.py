@@ -68,7 +68,7 @@ def jvp(f: Callable, primals: tuple, tangents: tuple, has_aux: bool = False) -> 
         if has_aux:
             out, aux = split_aux(out, f)
             aux = opened_aux(aux, level)
-        if isinstance(out, Boxed):
+        if isinstance(out, Boxed) or out is None:
             leaves, structure = [out], None
         else:
             leaves, structure = tree.flatten(out)

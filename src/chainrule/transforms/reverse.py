@@ -58,7 +58,7 @@ class Tape:
             if has_aux:
                 out, aux = split_aux(out, f)
                 self.aux = opened_aux(aux, level)
-            if isinstance(out, Boxed):
+            if isinstance(out, Boxed) or out is None:
                 leaves, self.out_structure = [out], None
             else:
                 leaves, self.out_structure = tree.flatten(out)
@@ -228,7 +228,7 @@ def value_and_grad(
     def value_and_gradient(*args, **kwargs):
         record = Tape(f, chosen, args, kwargs, has_aux)
         if record.out_structure is not None:
-            raise NotScalarError(name_of(f), f"{record.out_structure}"[:200])
+            raise NotScalarError(name_of(f), "a container")
         (y,) = record.outputs
         spec = spec_of(y)
         if spec.shape != ():
