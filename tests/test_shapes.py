@@ -185,7 +185,7 @@ def test_value_and_both_modes_agree_with_numpy(f, dtype):
 
 @pytest.mark.parametrize("f", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_hessian_products_in_all_four_pairs_of_modes(f):
-    """With f seeing ``c + x**2 / 2``, which is X at X, the gradient is x times the pullback of f, its slope that along V."""
+    """With f seeing ``c + x**2 / 2``, which is X at X, the gradient is x times the pullback of f, and linear in x."""
 
     def inner(x):
         return X - X * X / 2 + x * x / 2

@@ -217,7 +217,8 @@ calls.UFUNC_METHODS[np.subtract, "at"] = add_at(np.subtract)
 # -- functions of the shape or the order, whose results have no derivative --------------------------------------
 
 # fmt: off
-constant(np.argmax, np.argmin, np.nanargmax, np.nanargmin, np.argsort, np.argpartition, np.lexsort, np.searchsorted, np.digitize)
+constant(np.argmax, np.argmin, np.nanargmax, np.nanargmin)
+constant(np.argsort, np.argpartition, np.lexsort, np.searchsorted, np.digitize)
 constant(np.argwhere, np.nonzero, np.flatnonzero, np.count_nonzero)
 constant(np.ix_, np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.min_scalar_type, np.common_type)
 constant(np.iscomplexobj, np.isrealobj, np.shares_memory, np.may_share_memory)

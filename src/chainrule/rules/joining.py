@@ -217,9 +217,8 @@ def pad(array, pad_width, mode="constant", **kwargs):
         )
     x = array
     widths = _widths(pad_width, len(shape_of(x)))
-    np.pad(
-        np.zeros((1,) * len(widths), x.dtype), widths, mode, **{k: value(v) for k, v in kwargs.items()}
-    )  # NumPy's checks
+    checked = {k: value(v) for k, v in kwargs.items()}
+    np.pad(np.zeros((1,) * len(widths), x.dtype), widths, mode, **checked)  # raises what NumPy would
     if mode in ("constant", "empty"):
         return _pad_constant(x, widths, kwargs.get("constant_values", 0))
     odd = kwargs.get("reflect_type", "even") == "odd"

@@ -103,6 +103,33 @@ def _negative(shift):
     return tuple(-int(s) for s in shift) if np.ndim(shift) else -int(shift)
 
 
+def quick(fun, **methods):
+    """Run `fun` on plain arrays by ndarray's method, without NumPy's wrapper around it.
+
+    `methods` has a function of the array for each set of arguments: ``none``, or their names joined by underscores.
+    """
+    rule = RULES[fun]
+    table = {() if names == "none" else tuple(names.split("_")): method for names, method in methods.items()}
+
+    def apply(operands, params):
+        x = operands[0]
+        if x.__class__ is np.ndarray:
+            method = table.get(tuple(params))
+            if method is not None:
+                return method(x, *params.values())
+        return fun(x, **params)
+
+    rule.apply = apply
+
+
+quick(np.reshape, shape=lambda x, shape: x.reshape(shape), newshape=lambda x, shape: x.reshape(shape))
+quick(np.ravel, none=lambda x: x.ravel(), order=lambda x, order: x.ravel(order))
+quick(np.transpose, none=lambda x: x.transpose(), axes=lambda x, axes: x.transpose(axes))
+quick(np.squeeze, none=lambda x: x.squeeze(), axis=lambda x, axis: x.squeeze(axis))
+quick(np.swapaxes, axis1_axis2=lambda x, axis1, axis2: x.swapaxes(axis1, axis2))
+quick(np.copy, none=lambda x: x.copy("K"))
+
+
 def resolve_order(fun):
     """Make a function's binder replace the orders ``"A"`` and ``"K"`` by what they mean for the value at hand.
 
