@@ -138,9 +138,8 @@ class NotScalarError(ChainruleError, TypeError, ValueError):
                 "reduce the output, e.g. with np.sum;",
                 "give a seed of the output's shape:  y.backward(np.ones_like(y.data)).",
             )
-        super().__init__(
-            message(f"{what} needs a scalar output, but {name} returned an array of shape {shape}.", *advice)
-        )
+        found = shape if isinstance(shape, str) else f"an array of shape {shape}"
+        super().__init__(message(f"{what} needs a scalar output, but {name} returned {found}.", *advice))
 
 
 class NotDifferentiableError(ChainruleError, TypeError):
