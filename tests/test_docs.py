@@ -2,7 +2,8 @@
 
 A fenced block of ``python`` with ``>>>`` prompts is a doctest. One without prompts is a script; a block of ``text`` right
 after it is what it prints. A ``console`` block shows commands after ``$``: those of ``chainrule`` run, and print what is
-shown. The blocks of a page share one namespace, from top to bottom. A line that ends in ``...`` may go on in any way.
+shown. The blocks of a page share one namespace, from top to bottom. What ``...`` stands for may be anything. A block of
+``py`` quotes the source: its lines stand somewhere under src/.
 """
 
 import contextlib
@@ -15,6 +16,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from chainrule import errors
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -123,3 +126,16 @@ def test_continuous_integration_runs_the_test_commands_of_the_readme():
 def test_translation_shows_the_same_code(page):
     original = ROOT / "docs" / "tutorial" / page.name
     assert [b[:2] for b in blocks(page)] == [b[:2] for b in blocks(original)]
+
+
+def test_every_error_has_its_place_on_the_errors_page():
+    headings = re.findall(r"^## (\w+)$", (ROOT / "docs" / "errors.md").read_text(encoding="utf-8"), re.MULTILINE)
+    classes = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.ChainruleError)]
+    assert sorted(headings) == sorted(c.__name__ for c in classes if c is not errors.ChainruleError)
+
+
+def test_quoted_source_stands_in_the_source():
+    squeeze = re.compile(r"\s+").sub
+    source = squeeze(" ", "\n".join(p.read_text(encoding="utf-8") for p in (ROOT / "src").rglob("*.py")))
+    quoted = [line for page in PAGES for language, text, _ in blocks(page) if language == "py" for line in text.splitlines()]
+    assert [line for line in quoted if squeeze(" ", line).strip() not in source] == []
