@@ -44,7 +44,7 @@ class Rule:
         self.affine = dict.fromkeys(affine, 0) if not isinstance(affine, dict) else affine
         self.domain, self.complex, self.notes = domain, complex, notes
         self.name = full_name(fun)
-        self.accepts = frozenset(accepts) | frozenset(self.affine)
+        self.accepts = None if accepts is None else frozenset(accepts) | frozenset(self.affine)  # None: all
         self.apply = apply or (self._apply_spread if spread else self._apply)
         self.bind = bind or self._first_bind
         self.pulls = None  # of elementwise rules: see engine.elementwise
@@ -130,13 +130,14 @@ def _instructions(code):
 
 
 def parameters(function, skip):
-    """Split a rule function's parameters after the first `skip`: names of operands, names of keyword parameters."""
-    operands, keywords = [], []
-    for p in list(inspect.signature(function).parameters.values())[skip:]:
-        if p.kind is p.VAR_POSITIONAL or p.kind is p.VAR_KEYWORD:
-            continue
-        (operands if p.default is p.empty and p.kind is not p.KEYWORD_ONLY else keywords).append(p.name)
-    return operands, keywords
+    """Split a rule function's parameters after the first `skip`: names of operands, names of keyword parameters.
+
+    Read off the code object: `inspect.signature` would take half of the time of the import.
+    """
+    code = function.__code__
+    count = code.co_argcount - len(function.__defaults__ or ())
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return list(names[skip:count]), list(names[max(skip, count) :])
 
 
 def make_binder(rule):
@@ -149,7 +150,7 @@ def make_binder(rule):
         signature = list(inspect.signature(rule.fun).parameters.values())
     except (TypeError, ValueError):  # NumPy before 2.4 tells no signature of its C functions: take the rule's own
         source = rule.vjps[0] if rule.vjps else rule.jvps[0]
-        names, keywords = parameters(source, 2)
+        names, keywords = parameters(source, 1 if rule.kind in ("elementwise", "select") else 2)
         text = ", ".join(names + [f"{k}=_MISSING" for k in keywords])
         signature = list(inspect.signature(eval(f"lambda {text}: 0", {"_MISSING": _MISSING})).parameters.values())
     head, body, operands, scope = (
@@ -165,6 +166,11 @@ def make_binder(rule):
         elif slash:
             head.append("/")
             slash = False
+        if p.name == "out" and rule.accepts is None:
+            scope["_default_out"] = p.default
+            head.append("out=_MISSING")
+            body.append("    if out is not _MISSING and out is not None: _refuse(_rule, 'out')")
+            continue
         if p.kind is p.VAR_POSITIONAL:
             head.append(f"*{p.name}")
             star = True
@@ -183,7 +189,7 @@ def make_binder(rule):
             operands.append(p.name)
             continue
         head.append(f"{p.name}=_MISSING" if p.default is not p.empty else p.name)
-        if p.name in rule.accepts:
+        if rule.accepts is None or p.name in rule.accepts:
             body.append(f"    if {p.name} is not _MISSING: params[{p.name!r}] = {p.name}")
         else:
             scope[f"_default_{p.name}"] = p.default
@@ -257,20 +263,8 @@ def gather(*funs, adjoint=None, complex=True):
 
     for fun in funs:
         vjp = adjoint or adjoint_by_positions(fun)
-        accepts = parameters(adjoint, 3)[1] if adjoint else _all_keywords(fun)
+        accepts = parameters(adjoint, 3)[1] if adjoint else None
         register(Rule(fun, "gather", 1, (), (vjp,), accepts=accepts, complex=complex))
-
-
-def _all_keywords(fun):
-    try:
-        names = [
-            p.name
-            for p in inspect.signature(fun).parameters.values()
-            if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-        ]
-    except (TypeError, ValueError):
-        names = []
-    return [n for n in names[1:] if n not in ("out", "subok", "like")]
 
 
 def linear(fun, *adjoints, spread=False, affine=(), nin=None, bind=None, apply=None, complex=True, accepts=()):
