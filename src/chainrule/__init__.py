@@ -3,6 +3,7 @@
 from chainrule import rules as _rules  # noqa: F401
 from chainrule.engine.boxed import value
 from chainrule.engine.dual import Dual
+from chainrule.engine.function import Function
 from chainrule.engine.level import no_grad
 from chainrule.engine.variable import Variable
 from chainrule.transforms import (
@@ -21,6 +22,7 @@ from chainrule.transforms import (
 __version__ = "0.1.0"
 __all__ = [
     "Dual",
+    "Function",
     "Variable",
     "elementwise_grad",
     "grad",
