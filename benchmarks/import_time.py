@@ -3,6 +3,7 @@
 python benchmarks/import_time.py
 """
 
+import os
 import statistics
 import subprocess
 import sys
