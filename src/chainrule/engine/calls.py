@@ -7,7 +7,7 @@ import numpy as np
 from chainrule.engine import boxed, elementwise
 from chainrule.engine.boxed import CALL, Boxed, dispatch, value
 from chainrule.engine.fastcalls import bilinear_call, linear_run, with_keywords
-from chainrule.engine.indexing import note_if_view
+from chainrule.engine.indexing import noted
 from chainrule.engine.rule import RULES, full_name
 from chainrule.engine.spec import cast_to, choose, shape_of, spread_to
 from chainrule.errors import NoRuleError, OutArgumentError, UnsupportedArgumentError
@@ -67,11 +67,8 @@ def gather_call(rule):
     def call(*args, **kwargs):
         operands, params = rule.bind(*args, **kwargs)
         y = run(operands, params)
-        if isinstance(y, Boxed) and isinstance(operands[0], Boxed):
-            if value(y) is value(operands[0]):
-                return operands[0]  # NumPy gave the very array back: the same name
-            note_if_view(y, operands[0], rule, params)
-        return y
+        x = operands[0]
+        return noted(y, x, rule, params) if isinstance(y, Boxed) and isinstance(x, Boxed) else y
 
     return call
 

@@ -189,16 +189,20 @@ def note_view(view, base, rule, params):
     if views is None:
         base.views = [weakref.ref(view)]
     else:
-        if len(views) > 32:
+        n = len(views)
+        if n >= 32 and n & (n - 1) == 0:  # at powers of two only, so that many live views cost no more each than few
             views[:] = [v for v in views if v() is not None]
         views.append(weakref.ref(view))
 
 
-def note_if_view(y, x, rule, params):
-    """Remember that `y`, which `rule` made of `x` by moving elements, is a view of `x`, if NumPy made it one."""
+def noted(y, x, rule, params):
+    """Return `y`, which `rule` made of `x` by moving elements; if NumPy made it a view of `x`, it remembers that."""
     a, b = value(y), value(x)
+    if a is b:
+        return x  # NumPy gave the very array back: the same name
     if a.__class__ is np.ndarray and b.__class__ is np.ndarray and is_view(a, b):
         note_view(y, x, rule, params)
+    return y
 
 
 def write(x, index, v):
