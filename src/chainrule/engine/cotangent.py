@@ -45,6 +45,11 @@ class Scatter:
     def __init__(self, value, index, spec):
         self.value, self.index, self.spec = value, index, spec
 
+    @property
+    def dtype(self):
+        """That of the primal, so that there is nothing to cast."""
+        return self.spec.dtype
+
     def dense(self):
         """Return the cotangent as an array."""
         return SCATTER[0](self.value, self.index, self.spec.shape, self.spec.dtype)

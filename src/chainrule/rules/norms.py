@@ -8,7 +8,7 @@ import numpy as np
 
 from chainrule.engine.boxed import value
 from chainrule.engine.rule import composite, rule
-from chainrule.engine.spec import primitive, shape_of
+from chainrule.engine.spec import primitive, real_part, shape_of
 from chainrule.rules.reductions import kept, restore
 from chainrule.rules.statistics import reciprocal_or_zero
 
@@ -31,7 +31,7 @@ def direction(y, x, axis, keepdims):
 def length_jvp(xdot, y, x, axis=None, keepdims=False):
     """Return the component of the tangent along x."""
     along = direction(y, x, axis, keepdims) * xdot
-    return np.sum(along.real if x.dtype.kind == "c" else along, axis=axis, keepdims=keepdims)
+    return np.sum(real_part(along) if x.dtype.kind == "c" else along, axis=axis, keepdims=keepdims)
 
 
 def length_vjp(ybar, y, x, axis=None, keepdims=False):
@@ -66,7 +66,7 @@ def vector_norm_of(x, p, axis, keepdims):
 def _power_norm_at_zero(x, size, top, p, axis, keepdims):
     """Return the p-norm where some vectors are 0: of those, 0 times the length, with that one's derivatives at 0."""
     zero = np.broadcast_to(top == 0, x.shape)
-    total = np.sum(np.where(zero, x.real.dtype.type(1), size) ** p, axis=axis, keepdims=keepdims) ** (1.0 / p)
+    total = np.sum(np.where(zero, value(x).real.dtype.type(1), size) ** p, axis=axis, keepdims=keepdims) ** (1.0 / p)
     plain = top == 0 if keepdims else (top == 0).reshape(shape_of(total))
     return np.where(plain, length(x, axis=axis, keepdims=keepdims), total)
 

@@ -9,7 +9,7 @@ import numpy as np
 from chainrule.engine.boxed import value
 from chainrule.engine.indexing import scatter
 from chainrule.engine.rule import composite, elementwise, rule
-from chainrule.engine.spec import cast_to, choose, primitive, shape_of, spec_of
+from chainrule.engine.spec import cast_to, choose, primitive, real_part, shape_of, spec_of
 from chainrule.errors import OutArgumentError, UnsupportedArgumentError
 from chainrule.rules.reductions import HALF, SINGLE, axes_of, count, mean_adjoint, restore
 
@@ -56,7 +56,7 @@ def scaled(v, n):
 def var_jvp(xdot, y, x, axis=None, dtype=None, ddof=0, keepdims=False, where=True):
     """Return 2 / n sum((x - mean) xdot): what the mean itself adds cancels."""
     d, n = deviation(x, axis, where), freedom(x, axis, ddof, where)
-    terms = (np.conj(d) * xdot).real if x.dtype.kind == "c" else d * xdot
+    terms = real_part(np.conj(d) * xdot) if x.dtype.kind == "c" else d * xdot
     if terms.dtype == HALF:
         terms = cast_to(terms, SINGLE)
     total = scaled(np.sum(terms, axis=axis, keepdims=True), n)
@@ -115,7 +115,7 @@ def _written(fun, root):
         if dtype is not None:
             raise UnsupportedArgumentError("numpy.var or numpy.std", "dtype", "is not supported together with mean=")
         d = a - mean
-        square = d.real**2 + d.imag**2 if d.dtype.kind == "c" else d * d
+        square = real_part(d * np.conj(d)) if d.dtype.kind == "c" else d * d
         n = np.maximum(count(a, axis, where) - ddof, 0)
         total = np.sum(square, axis=axis, keepdims=True, where=where) / np.asarray(n, square.dtype)
         y = total if keepdims else total.reshape(shape_of(np.sum(value(square), axis=axis)))
