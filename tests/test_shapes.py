@@ -126,6 +126,19 @@ FUNCTIONS = {
     "sort of the first axis": lambda x: np.sort(x, axis=0),
     "sort flat": lambda x: np.sort(x, axis=None),
     "partition": lambda x: np.partition(x, 1),
+    "diff": np.diff,
+    "second diff of the first axis": lambda x: np.diff(np.stack([x[0], x[1], x[1] - x[0]]), 2, axis=0),
+    "diff with ends": lambda x: np.diff(x, axis=0, prepend=x[:1] * 2, append=0.5),
+    "ediff1d": lambda x: np.ediff1d(x, to_begin=x[1, 1], to_end=[1.0, 2.0]),
+    "trapezoid": lambda x: np.trapezoid(x, dx=0.5),
+    "trapezoid with places": lambda x: np.trapezoid(x, np.array([0.0, 0.5, 2.0]).astype(x.dtype)),
+    "vander": lambda x: np.vander(x[0], 2, increasing=True),
+    "gradient of an axis": lambda x: np.gradient(x, 0.5, axis=1),
+    "gradient of all axes": lambda x: np.stack(np.gradient(x)),
+    "gradient with places": lambda x: np.gradient(x, np.array([0.0, 0.5, 2.0]).astype(x.dtype), axis=1, edge_order=2),
+    "gradient with an even grid": lambda x: np.gradient(
+        x, np.array([0.0, 0.5, 1.0]).astype(x.dtype), axis=1, edge_order=2
+    ),
     "index": lambda x: x[1],
     "two indices": lambda x: x[1, 2],
     "slice": lambda x: x[::-1, 1:],
@@ -307,3 +320,34 @@ def test_numpy_s_own_complaints_remain():
             wrong(x)
         with pytest.raises(type(ours.value)):
             wrong(X)
+
+
+def test_differences_depend_on_their_places_and_steps():
+    """Of samples y = t**2 at the places t: by hand, entry by entry."""
+    t, y = np.array([1.0, 2.0, 4.0]), np.array([1.0, 4.0, 16.0])
+    area = lambda t: np.trapezoid(y, t)  # ((t1 - t0) 5 + (t2 - t1) 20) / 2
+    np.testing.assert_allclose(cr.grad(area)(t), [-2.5, -7.5, 10.0])
+    ends = lambda t: np.gradient(y, t)[::2]  # (y1 - y0) / (t1 - t0), (y2 - y1) / (t2 - t1)
+    np.testing.assert_allclose(cr.jacobian(ends)(t), [[3.0, -3.0, 0.0], [0.0, 3.0, -3.0]])
+    np.testing.assert_allclose(cr.jacobian(lambda h: np.gradient(y, h))(2.0), -np.gradient(y, 1.0) / 4)
+    middle = lambda t: np.gradient(y, t)[1]
+    step = 1e-6 * np.eye(3)
+    want = [(middle(t + e) - middle(t - e)) / 2e-6 for e in step]
+    np.testing.assert_allclose(cr.grad(middle)(t), want, rtol=1e-8)
+    even = np.array([1.0, 2.0, 3.0])
+    want = [(middle(even + e) - middle(even - e)) / 2e-6 for e in step]
+    np.testing.assert_allclose(cr.grad(middle)(even), want, rtol=1e-8, atol=1e-9)
+
+
+def test_powers_of_zero_in_vander_have_finite_slopes():
+    np.testing.assert_array_equal(cr.jacobian(lambda x: np.vander(x, 3)[0])(np.array([0.0])), [[0.0], [1.0], [0.0]])
+
+
+def test_many_live_views_of_one_array_stay_cheap():
+    y = cr.Variable(np.zeros((3000, 2))) * 1.0
+    rows = [y[i] for i in range(3000)]
+    assert len(y.views) == 3000
+    del rows
+    for i in range(2000):
+        y[i % 3000]
+    assert len(y.views) < 5000

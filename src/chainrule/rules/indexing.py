@@ -219,6 +219,7 @@ calls.UFUNC_METHODS[np.subtract, "at"] = add_at(np.subtract)
 # fmt: off
 constant(np.argmax, np.argmin, np.nanargmax, np.nanargmin)
 constant(np.argsort, np.argpartition, np.lexsort, np.searchsorted, np.digitize)
+constant(np.diag_indices_from, np.tril_indices_from, np.triu_indices_from, np.unravel_index, np.ravel_multi_index)
 constant(np.argwhere, np.nonzero, np.flatnonzero, np.count_nonzero)
 constant(np.ix_, np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.min_scalar_type, np.common_type)
 constant(np.iscomplexobj, np.isrealobj, np.shares_memory, np.may_share_memory)
