@@ -22,7 +22,9 @@ from chainrule import errors
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = list(dict.fromkeys(PAGES))
-FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(
+    r"^(?P<indent> *)```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
+)
 FLAGS = doctest.ELLIPSIS
 SAME = doctest.OutputChecker().check_output
 
@@ -137,5 +139,7 @@ def test_every_error_has_its_place_on_the_errors_page():
 def test_quoted_source_stands_in_the_source():
     squeeze = re.compile(r"\s+").sub
     source = squeeze(" ", "\n".join(p.read_text(encoding="utf-8") for p in (ROOT / "src").rglob("*.py")))
-    quoted = [line for page in PAGES for language, text, _ in blocks(page) if language == "py" for line in text.splitlines()]
+    quoted = [
+        line for page in PAGES for language, text, _ in blocks(page) if language == "py" for line in text.splitlines()
+    ]
     assert [line for line in quoted if squeeze(" ", line).strip() not in source] == []

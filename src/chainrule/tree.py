@@ -7,7 +7,7 @@ import optree
 
 _SPACE = "chainrule"
 _LEAF_TYPES = frozenset({float, int, complex, np.ndarray, np.float64, np.float32, str, bool})
-_registered = set()
+_registered: set[type] = set()
 
 
 def flatten(tree):

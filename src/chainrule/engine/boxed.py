@@ -10,6 +10,8 @@ level in place (`become`). ndarray's operators and methods are installed on it b
 a NumPy function by name.
 """
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from chainrule.engine import level as _level
@@ -21,8 +23,13 @@ from chainrule.errors import (
     UnsupportedArgumentError,
 )
 
+if TYPE_CHECKING:
+    from chainrule.engine.surface import Surface
+else:
+    Surface = object
 
-class Boxed:
+
+class Boxed(Surface):
     """A traced value. See the module's docstring."""
 
     __slots__ = ("__weakref__", "aux", "base", "data", "level", "views")
@@ -117,24 +124,24 @@ class Boxed:
     # -- shape and text --------------------------------------------------------------------------------------
 
     @property
-    def shape(self):
+    def shape(self) -> tuple[int, ...]:
         """Tuple of lengths."""
         data = self.data
         return data.shape if hasattr(data, "shape") else ()
 
     @property
-    def dtype(self):
+    def dtype(self) -> np.dtype:
         """NumPy dtype of the value."""
         data = self.data
         return data.dtype if hasattr(data, "dtype") else np.dtype(type(data))
 
     @property
-    def ndim(self):
+    def ndim(self) -> int:
         """Number of axes."""
         return len(self.shape)
 
     @property
-    def size(self):
+    def size(self) -> int:
         """Number of entries."""
         size = 1
         for n in self.shape:
@@ -174,7 +181,7 @@ class Boxed:
         return format(value(self), spec)
 
 
-def value(x):
+def value(x: Any) -> Any:
     """Return the plain value of `x`, without derivatives: a number or an ndarray; anything untraced as it is.
 
     Examples

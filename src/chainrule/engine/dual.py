@@ -4,6 +4,8 @@ A `Dual` is a value with its tangent, the derivative along one direction: ``prim
 ``eps**2 = 0``. Each call carries the tangent along by its rule's jvp.
 """
 
+from typing import Any
+
 import numpy as np
 
 from chainrule.engine import level as _level
@@ -37,7 +39,7 @@ class Dual(Boxed):
 
     __slots__ = ()
 
-    def __init__(self, primal, tangent=0.0, *, level=None):
+    def __init__(self, primal: Any, tangent: Any = 0.0, *, level: float | None = None) -> None:
         if level is None:
             primal = float_point(primal)
             tangent = float_point(tangent)
@@ -58,12 +60,12 @@ class Dual(Boxed):
         self.data, self.aux, self.level = primal, tangent, level
 
     @property
-    def primal(self):
+    def primal(self) -> Any:
         """The value."""
         return self.data
 
     @property
-    def tangent(self):
+    def tangent(self) -> Any:
         """The derivative of the value along the direction."""
         return self.aux
 
@@ -89,6 +91,8 @@ class Dual(Boxed):
         y = rule.apply(xs, params)
         if not isinstance(y, tuple | list) and not inexact(y):
             return y
+        if rule.kind == "rule":  # such rules may ask for a dtype or shape, which a Python float lacks
+            xdots, xs = list(float_residuals(xdots)), float_residuals(xs)
         try:
             ydot = push_forward(rule, xdots, y, xs, params)
         except (ZeroDivisionError, OverflowError):

@@ -17,6 +17,7 @@ import gc
 import inspect
 import itertools
 import threading
+from collections.abc import Callable
 
 import numpy as np
 
@@ -162,7 +163,7 @@ class no_grad:
             return object.__new__(cls)(function)
         return object.__new__(cls)
 
-    def __call__(self, function):  # noqa: D102 (the decorator)
+    def __call__(self, function: Callable) -> Callable:  # noqa: D102 (the decorator)
         if inspect.isgeneratorfunction(function):
 
             @functools.wraps(function)

@@ -2,6 +2,8 @@
 
 import copy
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -47,7 +49,7 @@ class Variable(Boxed):
 
     __slots__ = ()
 
-    def __init__(self, data, node=None, level=None):
+    def __init__(self, data: Any, node: Any = None, level: float | None = None) -> None:
         if node is None:
             data = float_point(data)
             if isinstance(data, Boxed):
@@ -84,25 +86,25 @@ class Variable(Boxed):
     # -- gradients -------------------------------------------------------------------------------------------
 
     @property
-    def grad(self):
+    def grad(self) -> Any:
         """The gradient that `backward` left here, or None. It is kept with the node, so a copied name sees it, too."""
         return getattr(self.aux, "grad", None)
 
     @grad.setter
-    def grad(self, gradient):
+    def grad(self, gradient: Any) -> None:
         self.aux.grad = gradient
 
-    def zero_grad(self):
+    def zero_grad(self) -> None:
         """Forget the gradient."""
         self.aux.grad = None
 
     @property
-    def creator(self):
+    def creator(self) -> "Creator | None":
         """The call that made this value (a `Creator`), or None for an input."""
         rule = self.aux.rule
         return None if rule is None or rule is BUFFER else Creator(self.aux, self.level)
 
-    def backward(self, seed=None, *, retain_grad=False, create_graph=False):
+    def backward(self, seed: Any = None, *, retain_grad: bool = False, create_graph: bool = False) -> None:
         """Leave the gradient of this value in ``x.grad`` of every input ``x``, added to what is there.
 
         Parameters
@@ -202,7 +204,7 @@ class Variable(Boxed):
         return _unpickle, (self.data, self.grad)
 
     @property
-    def is_input(self):
+    def is_input(self) -> bool:
         """Whether no operation made this value."""
         return self.aux.rule is None
 
@@ -275,7 +277,7 @@ class Creator:
         self._node, self._level = node, level
 
     @property
-    def name(self):
+    def name(self) -> str:
         """Name of the function."""
         rule = self._node.rule
         if rule is SLOT:
@@ -283,14 +285,14 @@ class Creator:
         return rule.name
 
     @property
-    def inputs(self):
+    def inputs(self) -> "tuple[Creator | None, ...]":
         """One entry per operand: its node's gradient holder, as a `Creator` or None for a constant or an input."""
         return tuple(
             Creator(p, self._level) if p is not None and p.rule is not None else None for p in self._node.parents
         )
 
     @property
-    def upstream(self):
+    def upstream(self) -> Any:
         """Gradient that arrived at the output."""
         shown = getattr(self._node, "shown", None)
         if shown is None:
@@ -298,7 +300,7 @@ class Creator:
         return shown
 
     @property
-    def local(self):
+    def local(self) -> Callable[[Any], tuple]:
         """Function from a gradient of the output to the tuple of gradients of the inputs (None for a constant)."""
         node = self._node
 
@@ -310,7 +312,7 @@ class Creator:
         return local
 
     @property
-    def downstream(self):
+    def downstream(self) -> tuple:
         """Tuple of the gradients that this call passed on to its inputs (None for a constant)."""
         return self.local(self.upstream)
 

@@ -128,7 +128,7 @@ def jacobian(
             blocks = by_columns(f, chosen, args, kwargs, record, ins, outs)
         return assemble(record, blocks, outs, ins, layout)
 
-    evaluate.choice = lambda *args, **kwargs: prepare(args, kwargs)[3]
+    evaluate.choice = lambda *args, **kwargs: prepare(args, kwargs)[3]  # type: ignore[attr-defined]
     return evaluate
 
 
