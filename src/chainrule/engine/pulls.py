@@ -29,7 +29,8 @@ class Pull:
         keep = rule.keeps(self.wanted)
         if rule.spread:
             return (y if keep[0] else None, *xs)
-        return tuple([v if k else None for v, k in zip((y, *xs), keep, strict=False)])
+        kept = tuple([v if k else None for v, k in zip((y, *xs), keep, strict=False)])
+        return float_residuals(kept) if kind == "rule" else kept  # such rules may ask for a dtype or shape
 
     def __call__(self, ybar, saved):  # noqa: D102 (see the class)
         rule = self.rule

@@ -21,7 +21,7 @@ BLAS_FROM = 4096  # entries of the larger operand from which the detour to a mat
 @primitive
 def einsum2(a, b, subscripts):
     """Return ``np.einsum(subscripts, a, b)``; each index of an operand is also in the other or in the result."""
-    return np.einsum(subscripts, a, b, optimize=max(a.size, b.size) >= BLAS_FROM)
+    return np.einsum(subscripts, a, b, optimize=max(np.size(a), np.size(b)) >= BLAS_FROM)
 
 
 def _split(subscripts):

@@ -17,7 +17,7 @@ from chainrule.rules.statistics import reciprocal_or_zero
 def length(x, axis=None, keepdims=False):
     """Return the root of the sum of squares over `axis`: None for all, an int or a tuple."""
     if axis is None or axis.__class__ is int:
-        return np.linalg.norm(x if axis is not None else x.reshape(-1), None, axis, keepdims)
+        return np.linalg.norm(x if axis is not None else np.reshape(x, -1), None, axis, keepdims)
     square = x.real**2 + x.imag**2 if x.dtype.kind == "c" else x * x
     return np.sqrt(np.add.reduce(square, axis=axis, keepdims=keepdims))
 

@@ -45,6 +45,12 @@ def restore(ybar, x, axis, keepdims):
     return ybar.reshape(kept(x.shape, axis))
 
 
+def reduced(y, shape):
+    """Drop the axes kept with length 1; a number is no array of no axes."""
+    y = y.reshape(shape)
+    return y if shape else y[()]
+
+
 def count(x, axis, where=True):
     """Return how many entries are reduced into each: an int, or with a mask an array with the reduced axes kept."""
     if where is True:
@@ -323,7 +329,7 @@ def extremum_jvp(xdot, y, x, axis=None, keepdims=False, initial=None, where=True
     hit, n = ties(y, x, axis, keepdims, initial, where)
     wide = SINGLE if xdot.dtype == HALF else None
     ydot = over(np.sum(xdot, axis=axis, keepdims=True, where=hit, dtype=wide), n)
-    return ydot if keepdims else ydot.reshape(shape_of(y))
+    return ydot if keepdims else reduced(ydot, shape_of(y))
 
 
 def extremum_vjp(ybar, y, x, axis=None, keepdims=False, initial=None, where=True):

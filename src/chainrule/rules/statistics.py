@@ -11,7 +11,7 @@ from chainrule.engine.indexing import scatter
 from chainrule.engine.rule import composite, elementwise, rule
 from chainrule.engine.spec import cast_to, choose, primitive, real_part, shape_of, spec_of
 from chainrule.errors import OutArgumentError, UnsupportedArgumentError
-from chainrule.rules.reductions import HALF, SINGLE, axes_of, count, mean_adjoint, restore
+from chainrule.rules.reductions import HALF, SINGLE, axes_of, count, mean_adjoint, reduced, restore
 
 # -- var and std -------------------------------------------------------------------------------------------------------
 
@@ -60,7 +60,7 @@ def var_jvp(xdot, y, x, axis=None, dtype=None, ddof=0, keepdims=False, where=Tru
     if terms.dtype == HALF:
         terms = cast_to(terms, SINGLE)
     total = scaled(np.sum(terms, axis=axis, keepdims=True), n)
-    return total if keepdims else total.reshape(shape_of(y))
+    return total if keepdims else reduced(total, shape_of(y))
 
 
 def var_vjp(ybar, y, x, axis=None, dtype=None, ddof=0, keepdims=False, where=True):
@@ -118,7 +118,7 @@ def _written(fun, root):
         square = real_part(d * np.conj(d)) if d.dtype.kind == "c" else d * d
         n = np.maximum(count(a, axis, where) - ddof, 0)
         total = np.sum(square, axis=axis, keepdims=True, where=where) / np.asarray(n, square.dtype)
-        y = total if keepdims else total.reshape(shape_of(np.sum(value(square), axis=axis)))
+        y = total if keepdims else reduced(total, shape_of(np.sum(value(square), axis=axis)))
         return np.sqrt(y) if root else y
 
     call.__name__ = call.__qualname__ = "std" if root else "var"
@@ -196,7 +196,7 @@ def places(x, q, axis, method, leave_nan):
     """
     axes = axes_of(x, axis)
     front = [i for i in range(x.ndim) if i not in axes]
-    rows = x.transpose(front + list(axes)).reshape([x.shape[i] for i in front] + [-1])
+    rows = x.transpose(front + list(axes)).reshape([x.shape[i] for i in front] + [count(x, axis)])
     flat = np.arange(x.size).reshape(x.shape).transpose(front + list(axes)).reshape(rows.shape)
     order = np.argsort(rows, axis=-1, kind="stable")  # NaN comes last
     n = np.full(rows.shape[:-1], rows.shape[-1])
@@ -214,7 +214,7 @@ def places(x, q, axis, method, leave_nan):
         low, high = (np.where(last, n - 1, i) for i in (low, high))
 
     def entries(i):
-        by_row = np.moveaxis(i.reshape(-1, *n.shape), 0, -1)
+        by_row = np.moveaxis(i.reshape((q.size, *n.shape)), 0, -1)
         found = np.take_along_axis(flat, np.take_along_axis(order, by_row, axis=-1), axis=-1)
         return np.moveaxis(found, -1, 0).reshape(i.shape)
 
