@@ -1,8 +1,8 @@
 """Everything shown runs: the code of README.md and of every page under docs/.
 
-A fenced block of ``python`` with ``>>>`` prompts is a doctest. One without prompts is a script; a block of ``text`` right
-after it is what it prints. A ``console`` block shows commands after ``$``: those of ``chainrule`` run, and print what is
-shown. The blocks of a page share one namespace, from top to bottom. What ``...`` stands for may be anything. A block of
+A fenced block of ``python`` with ``>>>`` prompts is a doctest. One without prompts is a script; a block of ``text``
+right after it is what it prints. A ``console`` block shows commands after ``$``: those of ``chainrule`` run, and print
+what is shown. The blocks of a page share one namespace, from top to bottom. ``...`` stands for anything. A block of
 ``py`` quotes the source: its lines stand somewhere under src/.
 """
 
@@ -49,10 +49,14 @@ def run_doctest(text, scope, name, line):
 
 
 def run_script(text, scope, name, line):
-    """Run one block without prompts in `scope`, with the page's own line numbers; return what it printed."""
+    """Run one block without prompts in `scope` as if it were a file of its own; return what it printed."""
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile("\n" * (line - 1) + text, name, "exec"), scope)
+    try:
+        with contextlib.redirect_stdout(printed):
+            exec(compile(text, "example.py", "exec"), scope)
+    except Exception as error:
+        error.add_note(f"in the block at {name}:{line}")
+        raise
     return printed.getvalue()
 
 

@@ -1,4 +1,4 @@
-"""The public surface is a list: `chainrule.__all__`. What is on it is documented, shown by an example, and annotated."""
+"""The public surface is a list: `chainrule.__all__`. Each name has a docstring, an example and types."""
 
 import inspect
 import subprocess
