@@ -1,5 +1,6 @@
 """Exact derivatives of plain NumPy code: forward and reverse mode, to any order."""
 
+from chainrule import numpy  # noqa: F401 (not in __all__: a star import would hide NumPy itself)
 from chainrule import rules as _rules  # noqa: F401
 from chainrule.engine.boxed import value
 from chainrule.engine.dual import Dual
