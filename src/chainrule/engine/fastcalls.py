@@ -16,6 +16,7 @@ from chainrule.engine.tape import Node, tick
 from chainrule.engine.variable import Variable
 
 _new = object.__new__
+FIXED = frozenset({int, bool, str, tuple, type(None)})  # types of parameters that nobody can change later
 
 
 def record(y, parents, pull, saved, rule, lv):
@@ -44,10 +45,12 @@ def linear_run(rule):
         kind = a.__class__
         if (kind is not Variable and kind is not Dual) or level.paused:
             return dispatch(rule, operands, params)
-        if params:
-            for p in params.values():
+        fixed = True
+        for p in params.values():
+            if p.__class__ not in FIXED:
                 if isinstance(p, Boxed):
                     return dispatch(rule, operands, params)
+                fixed = False
         x = a.data
         y = apply((x,), params)
         if not inexact(y):  # several outputs, or a cast to integers
@@ -57,7 +60,7 @@ def linear_run(rule):
                 params = {k: (zero_of(affine[k], v) if k in affine else v) for k, v in params.items()}
             return make_tangent(y, apply((a.aux,), params), a.level)
         spec = Spec(x.shape, x.dtype, x.dtype.kind) if x.__class__ is np.ndarray else spec_of(x)
-        if params:
+        if not fixed:
             params = {k: frozen_param(v) for k, v in params.items()}
         return record(y, (a.aux,), linear_pull(adjoint, spec, params), (None, spec), rule, a.level)
 

@@ -79,9 +79,12 @@ def primitive(function):
 @primitive
 def sum_to(x, shape):
     """Sum `x` down to `shape`: the adjoint of broadcasting from `shape`."""
-    if np.shape(x) == shape:
+    have = x.shape if hasattr(x, "shape") else ()
+    if have == shape:
         return x
-    extra = x.ndim - len(shape)
+    extra = len(have) - len(shape)
+    if have[extra:] == shape:  # the usual case: all else was in front
+        return np.add.reduce(x, axis=0 if extra == 1 else tuple(range(extra)))
     axes = tuple(range(extra)) + tuple(i + extra for i, n in enumerate(shape) if n == 1 and x.shape[i + extra] != 1)
     if axes:
         x = np.add.reduce(x, axis=axes, keepdims=True)

@@ -78,9 +78,9 @@ def over(v, n):
 def fast_sum(operands, params):
     """Call np.add.reduce on a plain array: np.sum does the same after 1 microsecond of its own."""
     (x,) = operands
-    if x.__class__ is np.ndarray and not params:
-        return np.add.reduce(x, axis=None)
-    return np.sum(x, **params)
+    if x.__class__ is not np.ndarray:
+        return np.sum(x, **params)
+    return np.add.reduce(x, **params) if "axis" in params else np.add.reduce(x, axis=None, **params)
 
 
 def sum_adjoint(ybar, y, x, axis=None, dtype=None, keepdims=False, initial=None, where=True):
