@@ -180,6 +180,22 @@ def test_a_buffer_without_traced_values_is_as_good_as_an_array():
     assert type(y) is np.ndarray
 
 
+def test_functions_without_a_rule_and_plain_destinations_take_buffers():
+    np.testing.assert_array_equal(np.unique(cnp.ones(3)), [1.0])
+    np.testing.assert_array_equal(np.unique(ar=cnp.ones(3)), [1.0])
+    np.testing.assert_array_equal(np.full_like(X, cnp.full((), 2.0)), np.full((2, 3), 2.0))
+    a = np.ones(2)
+    a += cnp.ones(2)
+    np.copyto(a[:1], cnp.zeros(1))
+    assert type(a) is np.ndarray
+    np.testing.assert_array_equal(a, [0.0, 2.0])
+    b = cnp.zeros(2)
+    np.put(b, 0, 3.0)
+    np.testing.assert_array_equal(np.asarray(b), [3.0, 0.0])
+    with pytest.raises(cr.errors.OutArgumentError):
+        np.add(b, cr.Variable(1.0), out=a)
+
+
 def test_buffers_of_whole_numbers_are_plain():
     assert type(cnp.zeros(3, dtype=int)) is np.ndarray
     assert type(np.zeros_like(cr.Variable(X), dtype=bool)) is np.ndarray

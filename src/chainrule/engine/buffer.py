@@ -11,6 +11,7 @@ Since nothing can be lost by it, a Buffer also converts to a plain array or numb
 import numpy as np
 
 from chainrule.engine.boxed import Boxed, inexact, map_outputs
+from chainrule.errors import NoRuleError
 
 LEVEL = 0  # below every Variable and Dual
 
@@ -28,6 +29,21 @@ class Buffer(Boxed):
     def constant(self, y):
         """Box `y` as another buffer."""
         return buffer(y)
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+        if kwargs.get("out") is not None and only_buffers((*inputs, *kwargs["out"])):
+            return getattr(ufunc, method)(*opened(inputs), **opened(kwargs))  # a plain destination loses nothing here
+        return super().__array_ufunc__(ufunc, method, *inputs, **kwargs)
+
+    def __array_function__(self, function, types, args, kwargs):
+        if not only_buffers((args, kwargs)):
+            return super().__array_function__(function, types, args, kwargs)
+        if args and args[0].__class__ is Buffer:  # may be a view of that buffer, or a write to it
+            try:
+                return super().__array_function__(function, types, args, kwargs)
+            except NoRuleError:
+                pass
+        return map_outputs(buffer, function(*opened(args), **opened(kwargs)))
 
     def __array__(self, dtype=None, copy=None):
         return np.array(self.data, dtype=dtype)
@@ -70,6 +86,24 @@ def buffer(y):
     box = object.__new__(Buffer)
     box.data, box.aux, box.level = y, None, LEVEL
     return box
+
+
+def only_buffers(x):
+    """Tell whether there is no box but buffers in `x` and in the containers of it."""
+    if x.__class__ is dict:
+        x = tuple(x.values())
+    if x.__class__ in (list, tuple):
+        return all(only_buffers(v) for v in x)
+    return x.__class__ is Buffer or not isinstance(x, Boxed)
+
+
+def opened(x):
+    """Return `x` with the plain arrays in place of its buffers."""
+    if x.__class__ is dict:
+        return {k: opened(v) for k, v in x.items()}
+    if x.__class__ in (list, tuple):
+        return x.__class__([opened(v) for v in x])
+    return plain(x)
 
 
 def plain(x):
