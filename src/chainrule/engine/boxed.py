@@ -288,7 +288,7 @@ def dispatch(rule, operands, params):
         refuse_hidden(rule, params)
         return rule.apply(operands, params)
     for name in params:
-        if isinstance(params[name], Boxed) and name not in rule.affine:
+        if isinstance(params[name], Boxed):
             raise UnsupportedArgumentError(
                 rule.name,
                 name,
