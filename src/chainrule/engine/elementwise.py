@@ -17,9 +17,8 @@ import numpy as np
 from chainrule.engine import level
 from chainrule.engine.boxed import PLAIN, dispatch
 from chainrule.engine.dual import Dual, make_dual
-from chainrule.engine.pulls import Pull
 from chainrule.engine.rule import reads
-from chainrule.engine.spec import fit_tangent, spec_of
+from chainrule.engine.spec import fit_broadcast, fit_tangent, spec_of
 from chainrule.engine.tape import Node, tick
 from chainrule.engine.variable import Variable
 
@@ -155,11 +154,28 @@ def general(rule, wanted, y, xs, pulls):
         else:
             return same
     spec = spec_of(y)
+    specs = [None] * len(xs)
+    differ = False
     for i in wanted:
-        s = spec_of(xs[i])
+        s = specs[i] = spec_of(xs[i])
         if s.shape != spec.shape or s.dtype is not spec.dtype:
-            return Pull(rule, wanted, y, xs, {})
-    return same
+            differ = True
+    return Fitted(same, specs) if differ else same
+
+
+class Fitted:
+    """A plain pullback whose results are then summed and cast to the operands' shapes and dtypes."""
+
+    __slots__ = ("plain", "specs")
+
+    def __init__(self, plain, specs):
+        self.plain, self.specs = plain, specs
+
+    def __call__(self, ybar, saved):  # noqa: D102 (see the class)
+        return [
+            None if xbar is None else fit_broadcast(xbar, spec)
+            for xbar, spec in zip(self.plain(ybar, saved), self.specs, strict=True)
+        ]
 
 
 def _term(i, partial, bar, names):

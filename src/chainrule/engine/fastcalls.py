@@ -67,6 +67,45 @@ def linear_run(rule):
     return run
 
 
+def spread_run(rule):
+    """Return what runs a linear function of a sequence of operands (stack, concatenate), after binding."""
+    adjoint = rule.vjps[0]
+
+    def run(operands, params):
+        if level.paused:
+            return dispatch(rule, operands, params)
+        lv = None
+        xs, parents = [], []
+        for o in operands:
+            kind = o.__class__
+            if kind is Variable:
+                if lv is None:
+                    lv = o.level
+                elif lv != o.level:
+                    return dispatch(rule, operands, params)
+                xs.append(o.data)
+                parents.append(o.aux)
+            elif kind in PLAIN:
+                xs.append(o)
+                parents.append(None)
+            else:
+                return dispatch(rule, operands, params)
+        if lv is None:
+            return dispatch(rule, operands, params)
+        y = rule.apply(xs, params)
+        if not inexact(y):
+            return dispatch(rule, operands, params)
+        specs = tuple([spec_of(x) for x in xs])
+
+        def pull(ybar, saved):
+            parts = adjoint(ybar, None, specs, **params)
+            return [None if p is None else fit(b, s) for p, b, s in zip(parents, parts, specs, strict=True)]
+
+        return record(y, tuple(parents), pull, (None, *specs), rule, lv)
+
+    return run
+
+
 def linear_pull(adjoint, spec, params):
     """Return the pullback of one call of a linear function, from its adjoint."""
     if not params:

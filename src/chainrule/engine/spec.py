@@ -73,6 +73,7 @@ def primitive(function):
     call.__doc__ = function.__doc__
     call.__module__ = function.__module__
     call.__signature__ = inspect.signature(function)
+    call.plain = function
     return call
 
 
@@ -144,7 +145,10 @@ COMPLEX = np.dtype(complex)
 
 def fit_broadcast(xbar, spec):
     """Give the cotangent of a broadcast operand the shape and dtype of its primal."""
-    if shape_of(xbar) != spec.shape:
+    if xbar.__class__ is np.ndarray:
+        if xbar.shape != spec.shape:
+            xbar = sum_to.plain(xbar, spec.shape)
+    elif shape_of(xbar) != spec.shape:
         xbar = sum_to(xbar, spec.shape)
     return fit(xbar, spec)
 
