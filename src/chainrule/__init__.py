@@ -7,6 +7,7 @@ from chainrule.engine.dual import Dual
 from chainrule.engine.function import Function
 from chainrule.engine.level import no_grad
 from chainrule.engine.variable import Variable
+from chainrule.testing import check_grads
 from chainrule.transforms import (
     elementwise_grad,
     grad,
@@ -25,6 +26,7 @@ __all__ = [
     "Dual",
     "Function",
     "Variable",
+    "check_grads",
     "elementwise_grad",
     "grad",
     "hessian",

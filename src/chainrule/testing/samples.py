@@ -185,7 +185,7 @@ def sample(fun, *args, **kwargs):
 
 
 def policy(fun, *args, **kwargs):
-    """Return a sample at a kink, tie or border, where differences give nothing: floats and lists of floats are operands.
+    """Return a sample at a kink, tie or border, where differences give nothing: floats and arrays are operands.
 
     The tests ask that all modes give the same finite derivatives there, and those stated by ``gives``.
     """
