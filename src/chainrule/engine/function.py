@@ -1,5 +1,7 @@
 """Function: operators that a user defines by ``forward`` and ``backward``. How its calls run: `engine.user_call`."""
 
+from typing import Any
+
 from chainrule.engine import level as _level
 from chainrule.engine.boxed import Boxed, value
 from chainrule.engine.state import any_part, attributes
@@ -59,15 +61,15 @@ class Function:
     4.0
     """
 
-    def forward(self, *arrays, **kwargs):
+    def forward(self, *arrays: Any, **kwargs: Any) -> Any:
         """Compute the output from plain arrays. Defined by the subclass."""
         raise _missing(self, "forward", "forward(self, x): return the output, computed from plain arrays")
 
-    def backward(self, *ybars):
+    def backward(self, *ybars: Any, **kwargs: Any) -> Any:
         """Return the gradient in each input, given that in each output. Defined by the subclass."""
         raise _missing(self, "backward", "backward(self, ybar): return the gradient in each input")
 
-    def __call__(self, *inputs, **kwargs):
+    def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
         """Run `forward` on the values of `inputs`, and record the call if one of them is traced."""
         holders = [x for x in inputs if x.__class__ in (list, tuple, dict)]
         if (holders or kwargs) and any_part(lambda v: isinstance(v, Boxed), (*holders, kwargs)):
@@ -84,7 +86,8 @@ class Function:
 
     def __take(self, run, inputs):
         """Take over what the call left, and remember its inputs."""
-        later = any(isinstance(x, Boxed) and not by_hand(x) for x in inputs) and run.left
+        # Stepped through by hand an eager Variable counts as its value, which may be a box of a transform all the same.
+        later = run.left and any(isinstance(x.data if by_hand(x) else x, Boxed) for x in inputs)
         new = {n: v for n, v in attributes(run.working).items() if n not in OURS and not (later and n in run.left)}
         for name in attributes(self).keys() - new.keys() - set(OURS):
             object.__delattr__(self, name)
@@ -96,7 +99,7 @@ class Function:
         self.__dict__["_Function__later"] = (run, inputs) if later else None
 
     @property
-    def inputs(self):
+    def inputs(self) -> tuple[Variable, ...]:
         """The inputs of the call, as a tuple of Variables."""
         found = self.__dict__.get("_Function__inputs")
         if found is None:
@@ -106,7 +109,7 @@ class Function:
         return tuple([_still_open(x) for x in found])
 
     @property
-    def input(self):
+    def input(self) -> Variable:
         """The input of the call, as a Variable."""
         inputs = self.inputs
         if len(inputs) != 1:

@@ -86,11 +86,6 @@ def isolated(v, memo, limit=SMALL):
     return new
 
 
-def isolate(obj, limit=SMALL):
-    """Return a copy of `obj` that later changes to what it holds can't reach."""
-    return clone(obj, isolated(attributes(obj), {}, limit))
-
-
 def parts(v):
     """Return what a container or plain object holds, as (key, value) pairs in order; None for a value."""
     kind = v.__class__
@@ -147,6 +142,11 @@ def carries(v):
 
 def agrees(new, old):
     """Tell whether values made again, perhaps boxed, are those of the first time, up to rounding."""
+    if new is old:
+        return True
+    if is_plain_object(new) and is_plain_object(old):  # attributes may be made at need only
+        mine, yours = attributes(new), attributes(old)
+        return all(agrees(mine[k], yours[k]) for k in mine.keys() & yours.keys() if not k.startswith("_Function__"))
     mine, yours = parts(new), parts(old)
     if mine is not None and yours is not None:
         return len(mine) == len(yours) and all(

@@ -61,8 +61,8 @@ def check_linear(name, bars, xdots, ws, ydots):
     eps = max([float(np.finfo(d).eps) for d in dtypes if d.kind in "fc"], default=0.0)
     if np.isfinite(scale) and gap > 1e4 * eps * scale:
         raise NotDifferentiableError(
-            f"{name} is not linear in the gradient it is given (or takes its value out of the computation), so there is "
-            "no forward mode.",
+            f"{name} is not linear in the gradient it is given (or takes its value out of the computation), so there "
+            "is no forward mode.",
             "use reverse mode (chainrule.grad, chainrule.vjp);",
             "move what is not linear (clipping, say) out of it.",
         )

@@ -11,6 +11,7 @@ would cut the derivative where the pullback is traced: then ``forward`` runs onc
 anew. Not seen is what ``forward`` keeps elsewhere: in globals, class attributes, or inside objects that hide it.
 """
 
+import contextvars
 import weakref
 
 import numpy as np
@@ -40,19 +41,25 @@ def name_of(function):
     return type(function).__name__
 
 
+_differentiating = contextvars.ContextVar("chainrule_function", default=False)  # set while pullbacks run on boxes
+
+
 def current(function):
     """Return a Function's attributes, with plain values for those left by a call under a transform."""
     found = attributes(function)
     later = found.get("_Function__later")
     if later is not None:
         run = later[0]
-        found.update({n: getattr(run.after, n) for n in run.left if n not in found})
+        found.update({n: getattr(run.working, n) for n in run.left if n not in found})
     return found
 
 
 def by_hand(x):
-    """Tell whether a box is an eager Variable: stepped through by hand, its ``.data`` is meant to be plain."""
-    return x.__class__ is Variable and x.level != int(x.level)
+    """Tell whether a box is an eager Variable: stepped through by hand, its ``.data`` is meant to be plain.
+
+    Not so while the engine differentiates a pullback on the eager tape: then it stands for its derivatives, too.
+    """
+    return x.__class__ is Variable and x.level != int(x.level) and not _differentiating.get()
 
 
 class Input(Boxed):
@@ -97,7 +104,7 @@ def as_input(x):
     return box
 
 
-_known = weakref.WeakSet()  # classes whose forward was watched in full once
+_known = weakref.WeakSet()  # classes whose forward was watched in full once, with large arrays at hand
 _writers = weakref.WeakSet()  # those that were seen to write into large arrays of theirs
 
 
@@ -140,7 +147,7 @@ class Run:
             )
         old, new = attributes(self.before), attributes(g)
         changed = [n for n, v in new.items() if n not in OURS and not (n in old and unchanged(old[n], v))]
-        if first:
+        if first and any(v.nbytes > SMALL for v in (*held, *arrays_in(tuple(inputs)))):
             _known.add(kind)
             if any(any_part(lambda v: getattr(v, "nbytes", 0) > SMALL, new[n]) for n in changed if n in old):
                 _writers.add(kind)
@@ -186,8 +193,16 @@ class Run:
 
     def backward(self, inputs, ybars):
         """Run the user's backward; return one cotangent per input, checked, None for zero."""
-        g = self.prepared(inputs)
         plain = not any(isinstance(v, Boxed) for v in (*inputs, *ybars))
+        token = _differentiating.set(not plain)
+        try:
+            return self.run_backward(inputs, ybars, plain)
+        finally:
+            _differentiating.reset(token)
+
+    def run_backward(self, inputs, ybars, plain):
+        """Run the user's backward. `plain` tells that nothing is traced."""
+        g = self.prepared(inputs)
         origin = self.origin() if plain else None
         if origin is not None:  # what backward has assigned is no call's own: sums go on
             for name in origin.__dict__.get("_Function__kept", ()):
@@ -264,7 +279,8 @@ def checked_cotangents(g, given, inputs, plain):
             )
         if spec.shape != shape_of(x):
             raise ShapeError(
-                f"{name_of(g)}.backward returned a gradient of shape {spec.shape} for input {k} of shape {shape_of(x)}.",
+                f"{name_of(g)}.backward returned a gradient of shape {spec.shape} for input {k} of shape "
+                f"{shape_of(x)}.",
                 "return the gradient in the shape of the input: summed over what forward broadcast or repeated, spread "
                 "over what it summed.",
             )
