@@ -102,7 +102,11 @@ def partition(a, kth, axis=-1, kind="introselect", order=None):
     """Sort as far as the element `kth`."""
     x = np.ravel(a) if axis is None else a
     k = -1 if axis is None else axis
-    return np.take_along_axis(x, np.argpartition(value(x), value(kth), axis=k, kind=kind, order=order), k)
+    before = value(x)
+    after = np.partition(before, value(kth), axis=k, kind=kind, order=order)
+    where = np.empty(before.shape, int)  # argpartition may leave another order: find where each element went by rank
+    np.put_along_axis(where, np.argsort(after, k, "stable"), np.argsort(before, k, "stable"), k)
+    return np.take_along_axis(x, where, k)
 
 
 # -- writing ---------------------------------------------------------------------------------------------------
