@@ -22,7 +22,7 @@ def second_cofactors(x):
     return np.array(h)
 
 
-# -- products ------------------------------------------------------------------------------------------------------------
+# -- products ----------------------------------------------------------------------------------------------------------
 
 FACTORS = {
     "no zero": [2.0, 3.0, -4.0, 0.5],
@@ -75,7 +75,7 @@ def test_cumprod_jacobian_is_right_with_zeros():
     assert_allclose(cr.hessian(lambda x: np.cumprod(x)[2])(x)[:3, :3], second_cofactors(x[:3]), atol=1e-15)
 
 
-# -- sums and means --------------------------------------------------------------------------------------------------------
+# -- sums and means ----------------------------------------------------------------------------------------------------
 
 
 def test_initial_of_a_sum_adds_a_constant_only():
@@ -135,7 +135,7 @@ def test_reduce_and_accumulate_of_ufuncs():
     assert_array_equal(cr.grad(lambda x: np.sum(w * np.add.accumulate(x, axis=1)))(x), [[11, 10], [11, 10]])
 
 
-# -- extrema ---------------------------------------------------------------------------------------------------------------
+# -- extrema -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fun", [np.max, np.amax, np.min, np.amin, np.nanmax, np.nanmin], ids=lambda f: f.__name__)
@@ -163,7 +163,7 @@ def test_range_of_values():
     assert_array_equal(cr.grad(np.ptp)(np.array([1.0, 5.0, 2.0])), [-1.0, 1.0, 0.0])
 
 
-# -- spread ----------------------------------------------------------------------------------------------------------------
+# -- spread ------------------------------------------------------------------------------------------------------------
 
 
 def test_variance_is_smooth_at_zero():
@@ -202,7 +202,7 @@ def test_ddof_and_correction_mean_the_same():
         assert_allclose(cr.grad(lambda x, o=options: np.var(x, **o))(x), x - 3.0)
 
 
-# -- order statistics ------------------------------------------------------------------------------------------------------
+# -- order statistics --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["linear", "lower", "higher", "nearest", "midpoint", "hazen", "weibull"])
@@ -225,7 +225,7 @@ def test_median_with_nan_and_without():
     assert np.isnan(cr.vjp(np.median, x)[0])
 
 
-# -- without NaN -----------------------------------------------------------------------------------------------------------
+# -- without NaN -------------------------------------------------------------------------------------------------------
 
 
 def test_versions_without_nan_give_nan_entries_an_exact_zero():
@@ -240,7 +240,7 @@ def test_versions_without_nan_give_nan_entries_an_exact_zero():
     assert_allclose(cr.grad(np.nanstd)(x), [-0.5, 0.0, 0.5])
 
 
-# -- average ---------------------------------------------------------------------------------------------------------------
+# -- average -----------------------------------------------------------------------------------------------------------
 
 
 def test_average_differentiates_its_weights():

@@ -44,6 +44,8 @@ rule(length, jvp=length_jvp, vjp=length_vjp)
 
 def vector_norm_of(x, p, axis, keepdims):
     """Return the p-norm over one axis, or over several taken as one (None: all)."""
+    if isinstance(p, str):
+        raise ValueError(f"Invalid norm order '{p}' for vectors")
     if p is None or p == 2:
         return length(x, axis=axis, keepdims=keepdims)
     if p == np.inf:
@@ -55,8 +57,6 @@ def vector_norm_of(x, p, axis, keepdims):
     size = np.abs(x)
     if p == 1:
         return np.sum(size, axis=axis, keepdims=keepdims)
-    if isinstance(p, str):
-        raise ValueError(f"Invalid norm order '{p}' for vectors")
     top = np.max(value(size), axis=axis, keepdims=True, initial=0)
     if p > 0 and (top == 0).any():
         return _power_norm_at_zero(x, size, top, p, axis, keepdims)
