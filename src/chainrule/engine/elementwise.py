@@ -153,18 +153,21 @@ def general(rule, wanted, y, xs, pulls):
                 break
         else:
             return same
-    spec = spec_of(y)
     specs = [None] * len(xs)
-    differ = False
+    if c is np.ndarray:
+        shape, dtype = y.shape, y.dtype
+    else:
+        spec = spec_of(y)
+        shape, dtype = spec.shape, spec.dtype
     for i in wanted:
-        s = specs[i] = spec_of(xs[i])
-        if s.shape != spec.shape or s.dtype is not spec.dtype:
-            differ = True
-    return Fitted(same, specs) if differ else same
+        s = spec_of(xs[i])
+        if s.shape != shape or s.dtype is not dtype:
+            specs[i] = s
+    return same if specs.count(None) == len(specs) else Fitted(same, specs)
 
 
 class Fitted:
-    """A plain pullback whose results are then summed and cast to the operands' shapes and dtypes."""
+    """A plain pullback whose results are then summed and cast to the operands' shapes and dtypes (None: they fit)."""
 
     __slots__ = ("plain", "specs")
 
@@ -173,8 +176,8 @@ class Fitted:
 
     def __call__(self, ybar, saved):  # noqa: D102 (see the class)
         return [
-            None if xbar is None else fit_broadcast(xbar, spec)
-            for xbar, spec in zip(self.plain(ybar, saved), self.specs, strict=True)
+            xbar if spec is None else fit_broadcast(xbar, spec)
+            for xbar, spec in zip(self.plain(ybar, saved), self.specs)  # noqa: B905 (strict costs time)
         ]
 
 

@@ -98,7 +98,9 @@ def masked_pull(node, ybar, saved):
                 xbars.append(None)
                 continue
             xbar = choose(mask, ybar.value * rule.vjps[i](*saved))
-            spec = specs[i] if specs is not None else spec_of(value(ybar.value))
+            spec = specs[i] if specs is not None else None
+            if spec is None:  # the operand is like the result
+                spec = spec_of(value(ybar.value))
             xbars.append(Masked(fit_broadcast(xbar, spec), any_to(mask, spec.shape)))
         return xbars
     xbars = node.pull(ybar.value, saved)

@@ -43,6 +43,9 @@ _WEAK = {float: Spec((), None, "f"), complex: Spec((), None, "c"), int: Spec((),
 
 def spec_of(x):
     """Return the `Spec` of a value, boxed or not."""
+    if x.__class__ is np.ndarray:
+        dtype = x.dtype
+        return Spec(x.shape, dtype, dtype.kind)
     weak = _WEAK.get(x.__class__)
     if weak is not None:
         return weak
