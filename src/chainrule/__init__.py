@@ -1,5 +1,7 @@
 """Exact derivatives of plain NumPy code: forward and reverse mode, to any order."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from chainrule import numpy  # noqa: F401 (not in __all__: a star import would hide NumPy itself)
 from chainrule import rules as _rules  # noqa: F401
 from chainrule.engine.boxed import value
@@ -28,6 +30,7 @@ __all__ = [
     "Variable",
     "check_grads",
     "elementwise_grad",
+    "explain",
     "grad",
     "hessian",
     "hvp",
@@ -40,3 +43,15 @@ __all__ = [
     "value_and_grad",
     "vjp",
 ]
+
+
+if _TYPE_CHECKING:
+    from chainrule.explain import explain
+else:
+
+    def __getattr__(name):
+        if name == "explain":  # loaded at its first use; the package of that name is the function, too
+            import chainrule.explain
+
+            return chainrule.explain
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -202,6 +202,11 @@ class ExpressionError(ChainruleError, ValueError):
 
     def __init__(self, source, column, what, *advice):
         self.column = column
+        if len(source) > 90:  # show what is around the column
+            start = max(0, min(column - 45, len(source) - 90))
+            end = start + 90
+            source = ("…" if start else "") + source[start:end] + ("…" if end < len(source) else "")
+            column += (start > 0) - start
         super().__init__(message(f"{what}\n    {source}\n    {' ' * column}^", *advice, where=False))
 
 

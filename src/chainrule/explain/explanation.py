@@ -94,14 +94,20 @@ class Explanation:
         lines = [f"{s} = {notation.array(c)}" for s, c in self.constants.items()]
         return lines + list(self.notes)
 
-    def __str__(self) -> str:
+    def text(self, width: int = WIDTH, ascii_only: bool = False) -> str:
+        """Return all of it as text that fits into `width` columns; with `ascii_only`, without accents and signs."""
         pairs = self.summary()
-        width = max([layout.length(n) for n, _ in pairs])
-        head = [self.title, "", *[f"  {layout.pad(n, width)} = {v}" for n, v in pairs]]
-        parts = ["\n".join(head), *map(str, self.tables())]
+        names = max([layout.length(n) for n, _ in pairs])
+        head = [self.title, "", *[f"  {layout.pad(n, names)} = {v}" for n, v in pairs]]
+        tables = [t.in_ascii() if ascii_only else t for t in self.tables(width)]
+        parts = ["\n".join(head), *map(str, tables)]
         if self.remarks():
             parts.append("\n".join(self.remarks()))
-        return "\n\n".join(parts)
+        text = "\n\n".join(parts)
+        return layout.ascii_only(text) if ascii_only else text
+
+    def __str__(self) -> str:
+        return self.text()
 
     __repr__ = __str__
 
@@ -121,7 +127,7 @@ def check_mode(mode):
         raise ValueError(f"mode must be one of {', '.join(map(repr, MODES))}, not {mode!r}")
 
 
-def explain(f: Callable, *args: Any, mode: str = "both") -> Explanation:
+def explain(f: Callable, *args: Any, mode: str = "both", title: str | None = None) -> Explanation:
     """Show how the value and the derivatives of `f` come about, step by step.
 
     Runs `f` once, records its steps, and puts their derivatives beside them: the evaluation-trace table.
@@ -135,6 +141,8 @@ def explain(f: Callable, *args: Any, mode: str = "both") -> Explanation:
     mode : {"both", "forward", "reverse"}
         Forward mode takes a pass for each entry of the inputs, reverse mode one for each entry of the output. With
         "both" a mode that needs many passes is left out where the other needs few, and a note says so.
+    title : str, optional
+        The first line of the text; the call by default.
 
     Returns
     -------
@@ -202,10 +210,8 @@ def explain(f: Callable, *args: Any, mode: str = "both") -> Explanation:
             else:
                 d = gradient_from(table, trace, symbol, i, [j for j, t in enumerate(directions) if t[1] == k], x)
             derivatives[y, label] = d
-    arguments = ", ".join(names)
-    return Explanation(
-        f"{function}({arguments})", inputs, outputs, derivatives, table, tables, program.constants, tuple(notes)
-    )
+    title = title or f"{function}({', '.join(names)})"
+    return Explanation(title, inputs, outputs, derivatives, table, tables, program.constants, tuple(notes))
 
 
 def gradient_from(table, trace, symbol, i, columns, x):
@@ -251,7 +257,7 @@ def entries(name, x):
 
 
 def choose(mode, forward, reverse):
-    """Return whether to show forward and reverse mode, given how many passes each takes, and notes on what is left out."""
+    """Return whether to show forward and reverse mode, given the passes each takes, and notes on what is left out."""
     cost = {"forward": forward, "reverse": reverse}
     passes = {
         "forward": f"forward mode takes {forward} passes, one for each entry of the inputs",

@@ -15,6 +15,7 @@ from chainrule.explain import notation
 MOST_PATHS = 8  # lines of one cell
 MOST_EXPRESSION = 40  # characters
 GAP = 3  # between columns
+WIDEST = 100  # columns that a table takes at most, however wide the terminal
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,15 @@ class Table:
     def width(self) -> int:
         """Return the width of the whole table."""
         return sum(self.widths()) + GAP * (len(self.headers) - 1) + 2
+
+    def in_ascii(self) -> "Table":
+        """Return the table for a terminal that can't show more than ASCII."""
+        return Table(
+            ascii_only(self.title),
+            ascii_only(self.caption),
+            tuple([ascii_only(h) for h in self.headers]),
+            tuple([tuple([[ascii_only(line) for line in cell] for cell in row]) for row in self.rows]),
+        )
 
     def __str__(self) -> str:
         widths = self.widths()
@@ -94,9 +104,8 @@ def fit(make, count, width):
         for size in range(len(columns), -1, -1):
             head = columns[: max(size, 1)]
             smallest = (6, 5, 4, 3) if size <= 1 else ()
-            made = next(
-                (t for d in (17, 12, 10, 8, *smallest) if (t := make(head, d)).width() <= width), make(head, 3)
-            )
+            tried = (make(head, d) for d in (17, 12, 10, 8, *smallest))
+            made = next((t for t in tried if t.width() <= width), make(head, 3))
             if size <= 1 or made.width() <= width:
                 break
         tables.append(made)

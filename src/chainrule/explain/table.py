@@ -106,6 +106,7 @@ class Trace:
                     self.values[s] = v
             name = ", ".join(s.name if s is not None else "_" for s in outputs)
             self.steps.append(Step(name, notation.expression(e), y, outputs))
+        self.calls = self.steps[len(program.inputs) :]
 
     def operands(self, equation):
         """Return the plain operands of a call."""
@@ -164,9 +165,7 @@ class Trace:
         nodes = self._tape()
         equations = self.program.equations
         with np.errstate(all="ignore"):
-            for e, node, step in zip(
-                reversed(equations), reversed(nodes), reversed(self.steps[len(self.steps) - len(equations) :]), strict=True
-            ):
+            for e, node, step in reversed(list(zip(equations, nodes, self.calls, strict=True))):
                 if isinstance(e.output, tuple):
                     ybar = Slots({j: dense(bars[s]) for j, s in enumerate(e.output) if s in bars}) or None
                     shown = None
@@ -193,7 +192,7 @@ class Trace:
     def _tape(self):
         """Return a tape node for each equation, as if the program had been run on Variables."""
         nodes, of = [], {s: leaf() for s in self.program.inputs}
-        for e, step in zip(self.program.equations, self.steps[len(self.program.inputs) :], strict=True):
+        for e, step in zip(self.program.equations, self.calls, strict=True):
             parents = tuple([of.get(x) if isinstance(x, Symbol) else None for x in e.inputs])
             wanted = tuple([j for j, p in enumerate(parents) if p is not None])
             xs = self.operands(e)

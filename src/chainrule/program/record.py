@@ -39,9 +39,9 @@ class Symbol:
 class Equation:
     """One recorded call: ``output = rule(*inputs, **params)``.
 
-    An entry of `inputs` is a `Symbol` or a plain number. `output` is a `Symbol`; of a call with several outputs a tuple,
-    with None for an output that carries no derivative (an index, a count). `value` is what the call gave, or None if
-    the values were not kept.
+    An entry of `inputs` is a `Symbol` or a plain number. `output` is a `Symbol`; of a call with several outputs a
+    tuple, with None for an output that carries no derivative (an index, a count). `value` is what the call gave, or
+    None if the values were not kept.
     """
 
     rule: Rule
