@@ -3,6 +3,6 @@
 from chainrule.engine import calls  # noqa: F401
 from chainrule.rules import elementwise, primitives  # noqa: F401
 from chainrule.rules import creation, differences, indexing, joining, shapes  # noqa: F401
-from chainrule.rules import einsum, norms, products, reductions, statistics  # noqa: F401
+from chainrule.rules import einsum, fft, linalg, norms, products, reductions, statistics  # noqa: F401
 from chainrule.rules import array_methods  # noqa: F401
 from chainrule.rules import methods  # noqa: F401 (last: installs operators built from the rules)

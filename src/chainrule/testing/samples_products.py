@@ -3,6 +3,7 @@
 import numpy as np
 
 from chainrule.rules.einsum import einsum2
+from chainrule.rules.linalg import factor, thin_svd
 from chainrule.rules.norms import length
 from chainrule.rules.products import cross3
 from chainrule.rules.statistics import deviation_of, median_of, quantile_of, variance
@@ -29,6 +30,38 @@ def each_axis(fun, complex=True, **options):
     ]
     return found if complex else [s.without(*COMPLEX) for s in found]
 
+
+def regular(x):
+    """Add to a square matrix a multiple of the identity, so that it is well conditioned; leave other operands."""
+    square = x.ndim > 1 and x.shape[-1] == x.shape[-2]
+    return x + 4 * np.eye(x.shape[-1], dtype=x.dtype) if square else x
+
+
+def singular(x):
+    """Make the last row the sum of the others."""
+    return np.concatenate([x[..., :-1, :], np.sum(x[..., :-1, :], axis=-2, keepdims=True)], axis=-2)
+
+
+def positive(x):
+    """Return a positive definite matrix with distinct eigenvalues."""
+    n = x.shape[-1]
+    h = x @ np.conj(np.swapaxes(x, -1, -2)) if x.dtype.kind == "c" else x @ np.swapaxes(x, -1, -2)
+    return h + np.diag(np.arange(1, n + 1)).astype(x.dtype)
+
+
+def projector(y):
+    """Return what of the eigenvectors does not depend on their phases: the projector onto the first."""
+    v = y[1][:, :1]
+    return v @ np.conj(v).T
+
+
+NOT_LAPACK = ("float16", "longdouble")  # types that NumPy's linear algebra does not take
+REAL = ("float64", "float32")
+SYSTEMS = (
+    ((3, 3), (3,)), ((3, 3), (3, 2)), ((2, 3, 3), (3, 2)), ((3, 3), (2, 3, 1)), ((2, 3, 3), (2, 3, 2)),
+    ((2, 3, 3), (3,)),
+)
+HALVES = (((6,), {}), ((5,), {"n": 5}), ((4,), {"n": 9}), ((2, 7), {"n": 4, "norm": "ortho"}), ((5, 2), {"axis": 0}))
 
 # fmt: off
 REDUCTIONS = [
@@ -160,5 +193,47 @@ NORMS = [
     .singular("0 is the subgradient taken at the origin; there is no second derivative"),
 ]
 
-SAMPLES = REDUCTIONS + PRODUCTS + NORMS
+LINALG = [
+    *[sample(fun, array(3, 3)).before(regular).without(*NOT_LAPACK) for fun in (np.linalg.inv, np.linalg.det)],
+    *[sample(fun, array(2, 3, 3)).before(regular).without(*NOT_LAPACK) for fun in (np.linalg.inv, np.linalg.det)],
+    sample(np.linalg.det, array(3, 3)).before(singular).without(*NOT_LAPACK),
+    sample(np.linalg.slogdet, array(3, 3)).before(regular).after(lambda y: y[1]).without(*NOT_LAPACK),
+    sample(np.linalg.slogdet, array(2, 3, 3)).before(regular).after(lambda y: y[0]).only(*COMPLEX),
+    *[sample(np.linalg.solve, array(*a), array(*b)).before(regular).without(*NOT_LAPACK) for a, b in SYSTEMS],
+    sample(np.linalg.matrix_power, array(3, 3), -2).before(regular).without(*NOT_LAPACK),
+    sample(np.linalg.cholesky, array(3, 3)).before(positive).without(*NOT_LAPACK),
+    sample(np.linalg.cholesky, array(2, 3, 3), upper=True).before(positive).without(*NOT_LAPACK),
+    sample(factor, array(3, 3)).before(positive).without(*NOT_LAPACK),
+    sample(np.linalg.eigvalsh, array(2, 3, 3)).before(positive).without(*NOT_LAPACK),
+    sample(np.linalg.eigh, array(3, 3)).before(positive).after(lambda y: y[0]).without(*NOT_LAPACK),
+    sample(np.linalg.eigh, array(3, 3)).before(positive).after(lambda y: y[1]).without(*NOT_LAPACK, *COMPLEX),
+    sample(np.linalg.eigh, array(3, 3)).before(positive).after(projector).only(*COMPLEX),
+    *[sample(np.linalg.svdvals, array(*s)).without(*NOT_LAPACK) for s in ((3, 3), (2, 3), (2, 4, 3))],
+    *[sample(np.linalg.svd, array(*s), False).after(lambda y, k=k: y[k]).without(*NOT_LAPACK, *COMPLEX)
+      for s in ((3, 3), (3, 2), (2, 3)) for k in range(3)],
+    sample(np.linalg.svd, array(2, 3), compute_uv=False).without(*NOT_LAPACK),
+    sample(thin_svd, array(3, 2)).after(lambda y: y[1]).without(*NOT_LAPACK),
+    *[sample(np.linalg.norm, array(3, 2), ord).without(*NOT_LAPACK) for ord in (2, -2, "nuc")],
+    policy(np.linalg.det, np.array([[0.0, 0.0], [3.0, 5.0]])).gives([[5.0, -3.0], [0.0, 0.0]]),
+    policy(np.linalg.eigvalsh, np.eye(2)).gives(np.eye(2))
+    .singular("equal eigenvalues: only symmetric functions of them are smooth"),
+]
+
+FOURIER = [
+    *[sample(fun, array(5)).without("longdouble", "float16") for fun in (np.fft.fft, np.fft.ifft)],
+    *[sample(fun, array(2, 4), n, 0, norm).without("longdouble", "float16")
+      for fun in (np.fft.fft, np.fft.ifft) for n, norm in ((3, "ortho"), (1, "forward"))],
+    *[sample(np.fft.rfft, array(*s), **o).only(*REAL) for s, o in HALVES],
+    *[sample(np.fft.irfft, array(*s), **o).without("longdouble", "float16") for s, o in HALVES],
+    *[sample(fun, array(2, 3, 4)).without("longdouble", "float16") for fun in
+      (np.fft.fftn, np.fft.ifftn, np.fft.fft2, np.fft.ifft2, np.fft.irfftn, np.fft.irfft2)],
+    sample(np.fft.rfftn, array(2, 3, 4)).only(*REAL), sample(np.fft.rfft2, array(2, 3, 4)).only(*REAL),
+    sample(np.fft.fftn, array(3, 4), (2, 5), (1, 0)).without("longdouble", "float16"),
+    sample(np.fft.hfft, array(4)).without("longdouble", "float16"), sample(np.fft.ihfft, array(5)).only(*REAL),
+    sample(np.fft.fftshift, array(5)), sample(np.fft.ifftshift, array(2, 3), axes=1),
+    *[sample(fun, array(*a), array(*b), mode) for fun in (np.convolve, np.correlate)
+      for mode in ("full", "same", "valid") for a, b in (((5,), (3,)), ((2,), (5,)), ((4,), (2,)))],
+]
+
+SAMPLES = REDUCTIONS + PRODUCTS + NORMS + LINALG + FOURIER
 # fmt: on
