@@ -11,7 +11,9 @@ import chainrule as cr
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = sorted(cr.__all__)
-OBJECTS = {name: getattr(cr, name) for name in NAMES}
+
+# a package that is a function, too, has the function inside under the same name
+OBJECTS = {name: getattr(getattr(cr, name), name, getattr(cr, name)) for name in NAMES}
 CALLABLES = {name: x for name, x in OBJECTS.items() if callable(x)}
 
 

@@ -1,13 +1,17 @@
-"""ndarray's operators and methods on traced values: each is the NumPy function of the same meaning."""
+"""Python's operators and number protocol on traced values: each is the NumPy function of the same meaning.
 
+Differentiable operators are built by the engine from the rules. Comparisons, quotients rounded down and what Python's
+own functions ask for (`round`, `math.floor`) have no derivative, and give plain values.
+"""
+
+import math
 import operator
 
 import numpy as np
 
 from chainrule.engine import elementwise, indexing
-from chainrule.engine.boxed import CALL, Boxed, value
+from chainrule.engine.boxed import CALL, Boxed, as_operand, value
 from chainrule.engine.rule import RULES
-from chainrule.engine.spec import cast_to
 
 # dunder name, its function, the expression on the values x and z one level down
 BINARY = (
@@ -15,10 +19,77 @@ BINARY = (
     ("sub", np.subtract, "x - z"),
     ("mul", np.multiply, "x * z"),
     ("truediv", np.divide, "x / z"),
+    ("mod", np.remainder, "x % z"),
     ("pow", np.power, "x ** z"),
 )
-UNARY = (("neg", np.negative, "-x"), ("pos", np.positive, "+x"))
+UNARY = (("neg", np.negative, "-x"), ("pos", np.positive, "+x"), ("abs", np.absolute, "abs(x)"))
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+INTEGERS = ("and", "or", "xor", "lshift", "rshift")  # NumPy's own TypeError for floats tells what is wrong
+
+
+def constant_operator(op):
+    """Return an operator without derivative, and its reflection: it is applied to the plain values."""
+
+    def plain(a, b):
+        b = as_operand(b, (a,))
+        return NotImplemented if b is NotImplemented else op(value(a), value(b))
+
+    def reflected(a, b):
+        b = as_operand(b, (a,))
+        return NotImplemented if b is NotImplemented else op(value(b), value(a))
+
+    return plain, reflected
+
+
+def comparison(op):
+    """Return a comparison: plain bools. With what is no number it goes as NumPy's."""
+
+    def compare(a, b):
+        if b is None or isinstance(b, str | bytes):
+            return op(value(a), b)
+        b = as_operand(b, (a,))
+        return NotImplemented if b is NotImplemented else op(value(a), value(b))
+
+    return compare
+
+
+def divmod_(a, b):
+    """Return the quotient rounded down, a constant, and the remainder."""
+    quotient = Boxed.__floordiv__(a, b)
+    return NotImplemented if quotient is NotImplemented else (quotient, a % b)
+
+
+def rdivmod(a, b):
+    """Return ``divmod(b, a)``."""
+    quotient = Boxed.__rfloordiv__(a, b)
+    return NotImplemented if quotient is NotImplemented else (quotient, b % a)
+
+
+def contains(a, b):
+    """Tell whether some entry equals `b`, as ``b in array`` does."""
+    return bool(np.any(value(a) == value(b)))
+
+
+def of_value(function):
+    """Return a function of Python's number protocol, applied to the plain value: its result is a plain integer."""
+    return lambda a, *digits: function(value(a), *digits)
+
+
+def conjugate(a):
+    """Return the box itself for a real array, whose conjugate ndarray's method does not copy."""
+    return np.conjugate(a) if a.dtype.kind == "c" else a
+
+
+def set_real(x, v):
+    """Write the real part."""
+    indexing.write(np.real(x), Ellipsis, v)
+
+
+def set_imag(x, v):
+    """Write the imaginary part."""
+    if x.dtype.kind != "c":
+        raise TypeError("array does not have imaginary part to set")
+    indexing.write(np.imag(x), Ellipsis, v)
 
 
 def install():
@@ -30,16 +101,22 @@ def install():
     for name, fun, expr in UNARY:
         elementwise.install(Boxed, f"__{name}__", RULES[fun], expr)
     for name in COMPARISONS:
-        setattr(Boxed, f"__{name}__", _comparison(getattr(operator, name)))
+        setattr(Boxed, f"__{name}__", comparison(getattr(operator, name)))
+    for name in ("floordiv", *INTEGERS):
+        op = getattr(operator, f"{name}_" if name in ("and", "or") else name)
+        plain, reflected = constant_operator(op)
+        setattr(Boxed, f"__{name}__", plain)
+        setattr(Boxed, f"__r{name}__", reflected)
+    Boxed.__invert__ = of_value(operator.invert)
+    Boxed.__divmod__, Boxed.__rdivmod__ = divmod_, rdivmod
+    Boxed.__contains__ = contains
+    for name, function in (("floor", math.floor), ("ceil", math.ceil), ("trunc", math.trunc), ("round", round)):
+        setattr(Boxed, f"__{name}__", of_value(function))
+    Boxed.real = property(CALL[np.real], set_real, doc="The real part.")
+    Boxed.imag = property(CALL[np.imag], set_imag, doc="The imaginary part.")
+    Boxed.conj = Boxed.conjugate = conjugate
     Boxed.__getitem__ = indexing.read
     Boxed.__setitem__ = indexing.write
-
-
-def _comparison(op):
-    def compare(a, b):
-        return op(value(a), value(b))
-
-    return compare
 
 
 install()

@@ -3,6 +3,7 @@
 import numpy as np
 
 from chainrule.engine import indexing
+from chainrule.engine.cotangent import Scatter
 from chainrule.engine.indexing import getitem, put, scatter, written
 from chainrule.engine.rule import linear, select
 from chainrule.engine.spec import (
@@ -13,7 +14,6 @@ from chainrule.engine.spec import (
     spread_to,
     sum_to,
 )
-from chainrule.engine.cotangent import Scatter
 
 linear(getitem, lambda ybar, y, x, index=None: Scatter(ybar, index, x))
 linear(scatter, lambda ybar, y, v, index=None, shape=None, dtype=None: ybar[index])
