@@ -161,7 +161,7 @@ def explain(f: Callable, *args: Any, mode: str = "both", title: str | None = Non
     >>> import chainrule as cr
     >>> explanation = cr.explain(lambda x, y: x * y + x, 2.0, 3.0, mode="forward")
     >>> print(explanation.table())
-    Forward mode: each step with its derivative, from the inputs to the result
+    Forward mode: tangents, from the inputs to the result
     <BLANKLINE>
      step   expression   value   v̇ = ∂v/∂x   v̇ = ∂v/∂y
      ────   ──────────   ─────   ──────────   ──────────

@@ -93,19 +93,23 @@ def aligned(texts):
     return [" " * (before - len(p[1])) + t if p else t for t, p in zip(texts, parts, strict=True)]
 
 
-def fit(make, count, width):
-    """Return the tables of `count` columns that `make(columns, digits)` lays out, so that each fits into `width`.
+WIDE = ((17, True), (12, True), (10, True), (8, True))  # digits, and whether paths show their numbers
+NARROW = (*WIDE, (6, True), (5, True), (4, True), (6, False), (5, False), (4, False), (3, False))
 
-    More digits go before fewer tables only down to eight digits; then the columns are spread over several tables.
+
+def fit(make, count, width):
+    """Return the tables of `count` columns that `make(columns, digits, numbers)` lays out, to fit into `width`.
+
+    Digits are given up down to eight; then the columns are spread over several tables, and what is still too wide loses
+    more digits, and the numbers of its paths.
     """
     columns = list(range(count))
     tables = []
     while columns or not tables:
         for size in range(len(columns), -1, -1):
             head = columns[: max(size, 1)]
-            smallest = (6, 5, 4, 3) if size <= 1 else ()
-            tried = (make(head, d) for d in (17, 12, 10, 8, *smallest))
-            made = next((t for t in tried if t.width() <= width), make(head, 3))
+            tried = (make(head, *how) for how in (NARROW if size <= 1 else WIDE))
+            made = next((t for t in tried if t.width() <= width), None) or make(head, *NARROW[-1])
             if size <= 1 or made.width() <= width:
                 break
         tables.append(made)
@@ -116,11 +120,11 @@ def fit(make, count, width):
 def forward_tables(table, width):
     """Lay out a forward table."""
 
-    def make(columns, digits):
+    def make(columns, digits, numbers):
         values = aligned([cell(r.value, digits) for r in table.rows])
         tangents = [aligned([cell(r.tangents[k], digits) for r in table.rows]) for k in columns]
         return Table(
-            "Forward mode: each step with its derivative, from the inputs to the result",
+            "Forward mode: tangents, from the inputs to the result",
             "v̇ is the tangent of a step: the derivative of that step in an input.",
             ("step", "expression", "value", *[f"v̇ = ∂v/∂{table.directions[k]}" for k in columns]),
             tuple(
@@ -137,17 +141,23 @@ def forward_tables(table, width):
 def reverse_tables(table, width):
     """Lay out a reverse table."""
 
-    def make(columns, digits):
+    def make(columns, digits, numbers):
         values = aligned([cell(r.value, digits) for r in table.rows])
         adjoints = aligned([cell(r.adjoint, digits) for r in table.rows])
         return Table(
-            "Reverse mode: what the result owes to each step, from the result back to the inputs",
-            f"v̄ is the adjoint of a step: the derivative of {table.output} in that step. "
+            "Reverse mode: adjoints, from the result back to the inputs",
+            f"v̄ is the adjoint of a step: the derivative of {table.output} in that step.\n"
             "Several paths back to it are added up.",
             ("step", "expression", "value", f"v̄ = ∂{table.output}/∂v", "arrives by"),
             tuple(
                 [
-                    ([r.step], [shorten(r.expression)], [values[n]], [adjoints[n]], path_lines(r, min(digits, 6)))
+                    (
+                        [r.step],
+                        [shorten(r.expression)],
+                        [values[n]],
+                        [adjoints[n]],
+                        path_lines(r, min(digits, 6), numbers),
+                    )
                     for n, r in enumerate(table.rows)
                 ]
             ),
@@ -156,8 +166,8 @@ def reverse_tables(table, width):
     return fit(make, 1, width)
 
 
-def path_lines(row, digits):
-    """Write the paths that add up to an adjoint, one a line."""
+def path_lines(row, digits, numbers):
+    """Write the paths that add up to an adjoint, one a line; with `numbers`, what each brings."""
     if not row.paths:
         return ["seed"] if np.any(_flat(row.adjoint)) else ["not used"]
     lines = []
@@ -165,10 +175,12 @@ def path_lines(row, digits):
     for k, p in enumerate(row.paths[:MOST_PATHS]):
         sign = ("+ " if k else "  ") if several else ""
         text = f"{sign}{barred(p.step)}·∂{grouped(p.step)}/∂{grouped(row.step)}"
-        if p.local is not None and np.isfinite(p.local):
+        if not numbers:
+            pass
+        elif p.local is not None and np.isfinite(p.local):
             text += f" = {notation.number(p.upstream, digits)} · {signed(p.local, digits)}"
         elif several or p.local is not None:
-            text += f" = {shorten(cell(p.contribution, digits), 24)}"
+            text += f" = {shorten(cell(p.contribution, min(digits, 4)), 30)}"
         lines.append(text)
     if len(row.paths) > MOST_PATHS:
         lines.append(f"+ {len(row.paths) - MOST_PATHS} more")

@@ -226,7 +226,7 @@ def record(f: Callable, *, values: bool = False) -> Callable:
             args, kwargs = tree.tree_map(boxed, list(args)), tree.tree_map(boxed, kwargs)
             out = run(f, args, kwargs)
             leaves, program.structure = ([out], None) if isinstance(out, Boxed) else tree.flatten(out)
-            for y in leaves:
+            for y in leaves or [out]:  # None, or an empty container, is refused as such
                 y = output_point(y, f)
                 if own(y, level, f, Tracer):
                     y = y.data if y.aux is None else y.aux
