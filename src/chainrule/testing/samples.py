@@ -23,7 +23,7 @@ import numpy as np
 
 from chainrule.engine.rule import RULES, full_name
 
-FAMILIES = ("elementwise", "shapes", "products")
+FAMILIES = ("primitives", "elementwise", "shapes", "products")
 DTYPES = ("float64", "float32", "float16", "longdouble", "complex128", "complex64")
 
 UNARY_SHAPES = ((), (3,), (2, 3), (0, 2))
@@ -78,6 +78,7 @@ class Sample:
         self.fun, self.args, self.kwargs, self.policy = fun, args, kwargs, policy
         self.pre = self.post = self.derivatives = self.reason = self.error = self.label = None
         self.dtypes, self.highest, self.looseness = None, 2, 1.0
+        self.tests = (fun,)
 
     # -- what is special about it: each returns the sample
 
@@ -89,6 +90,11 @@ class Sample:
     def after(self, function):
         """Test ``function(result)``: for results of which only a part has a derivative."""
         self.post = function
+        return self
+
+    def of(self, *funs):
+        """Say which rules this is a sample of, where they are called by the function given."""
+        self.tests = (*self.tests, *funs)
         return self
 
     def only(self, *dtypes):
@@ -134,11 +140,17 @@ class Sample:
     # -- what the tests use
 
     def accepts(self, dtype):
-        """Tell whether a dtype is to be tested."""
-        if self.dtypes is not None:
-            return dtype in self.dtypes
-        entry = RULES.get(self.fun)
-        return np.dtype(dtype).kind != "c" or getattr(entry, "complex", True)
+        """Tell whether a dtype is to be tested: not if NumPy's own function refuses it."""
+        if self.dtypes is not None and dtype not in self.dtypes:
+            return False
+        if np.dtype(dtype).kind == "c" and not getattr(RULES.get(self.fun), "complex", True):
+            return False
+        try:
+            with np.errstate(all="ignore"):
+                self.function()(*self.operands(dtype))
+        except TypeError:
+            return dtype == "float64"  # which must be taken, or the sample is wrong
+        return True
 
     def operands(self, dtype="float64"):
         """Return the arrays to differentiate in, of a dtype."""
@@ -162,10 +174,23 @@ class Sample:
         return f
 
     def __str__(self):
-        parts = [repr(a) if not callable(a) else getattr(a, "__name__", "function") for a in self.args]
-        parts += [f"{k}={v!r}" for k, v in self.kwargs.items()]
+        parts = [_short(a) for a in self.args]
+        parts += [f"{k}={_short(v)}" for k, v in self.kwargs.items()]
         label = f" {self.label}" if self.label else ""
-        return f"{full_name(self.fun)}({', '.join(parts)}){label}".replace("\n", " ")
+        for word, function in (("of", self.pre), ("then", self.post)):
+            name = getattr(function, "__name__", "<lambda>")
+            label += f" {word} {name}" if function is not None and name != "<lambda>" else ""
+        return f"{full_name(self.fun)}({', '.join(parts)}){label}"
+
+
+def _short(x):
+    """Name an argument in one line, the same in every run."""
+    if type(x) in (list, tuple):
+        left, right = "[]" if type(x) is list else "()"
+        return f"{left}{', '.join(map(_short, x))}{',' * (type(x) is tuple and len(x) == 1)}{right}"
+    if isinstance(x, np.ndarray):
+        return _short(x.tolist())
+    return getattr(x, "__name__", None) or repr(x)
 
 
 def _walk(x, at_operand):
@@ -223,9 +248,24 @@ def listed_samples():
     return [copy.copy(s) for s in itertools.chain.from_iterable(m.SAMPLES for m in modules)]
 
 
+def of_a_constant(s):
+    """Tell whether a sample is of a function declared `constant`."""
+    return getattr(RULES.get(s.fun), "kind", None) == "constant"
+
+
+def constant_samples():
+    """Return samples of the functions without derivative: those listed, and of ufuncs by their arity."""
+    found = [s for s in listed_samples() if of_a_constant(s)]
+    listed = {s.fun for s in found}
+    for fun, entry in RULES.items():
+        if entry.kind == "constant" and fun not in listed and isinstance(fun, np.ufunc):
+            found.append(sample(fun, *[array(3)] * fun.nin))
+    return found
+
+
 def all_samples():
     """Return every sample at a generic point: compared with central differences."""
-    return [s for s in elementwise_samples() + listed_samples() if not s.policy]
+    return [s for s in elementwise_samples() + listed_samples() if not s.policy and not of_a_constant(s)]
 
 
 def policy_samples():
