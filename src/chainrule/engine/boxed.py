@@ -10,6 +10,7 @@ level in place (`become`). ndarray's operators and methods are installed on it b
 a NumPy function by name.
 """
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,7 +83,13 @@ class Boxed(Surface):
 
     # -- what would take the number out of the box -----------------------------------------------------------
 
+    def __deepcopy__(self, memo):
+        memo[id(self)] = copied = self.copy()  # a recorded copy: it depends on what this value depends on
+        return copied
+
     def __array__(self, dtype=None, copy=None):
+        if sys._getframe(1).f_globals.get("__name__", "").startswith("numpy.ma"):  # masked_array * x does not ask us
+            refuse_foreign(np.ma.MaskedArray)
         raise ConversionError(
             "np.array or np.asarray",
             "build arrays from traced values with  np.array([x, y], like=x)  or  np.stack([x, y]);",

@@ -13,7 +13,7 @@ from chainrule.engine.cotangent import LAZY
 from chainrule.engine.dual import float_point
 from chainrule.engine.pulls import Pull
 from chainrule.engine.spec import Spec, fit, ones_of, spec_of
-from chainrule.engine.tape import BUFFER, SLOT, Node, leaf, pull_back, reachable, slot_pull
+from chainrule.engine.tape import BUFFER, SLOT, Node, choices, leaf, pull_back, reachable, slot_pull
 from chainrule.errors import InPlaceError, NotScalarError, ShapeError
 
 
@@ -77,6 +77,8 @@ class Variable(Boxed):
         wanted = tuple([i for i, m in enumerate(mine) if m])
         parents = tuple([x.aux if m else None for x, m in zip(operands, mine, strict=True)])
         pull = Pull(rule, wanted, y, xs, params)
+        if rule.kind == "select":
+            choices.add(level)
         saved = pull.residuals(y, xs)
         if several:
             node = Node(parents, pull.slots, saved, rule)
@@ -147,6 +149,10 @@ class Variable(Boxed):
                 )
         else:
             seed = np.asarray(seed)
+            if seed.dtype.kind not in "fciub":
+                raise ShapeError(
+                    f"the seed has dtype {seed.dtype}, which is no number.", "give a number or an array of numbers."
+                )
             if seed.shape != spec.shape:
                 raise ShapeError(
                     f"the seed has shape {seed.shape}, the value {spec.shape}.", "give both the same shape."
@@ -169,7 +175,8 @@ class Variable(Boxed):
             def record(n, saved):
                 return reboxed(n, saved, level)
 
-        leaves = pull_back(self.aux, seed, record=record, visit=visit)
+        masks = create_graph or isinstance(self.data, Boxed) or isinstance(seed, Boxed)
+        leaves = pull_back(self.aux, seed, record=record, visit=visit, masks=masks)
         handed = {id(seed)} if isinstance(seed, np.ndarray) else set()
         for node, xbar in leaves.items():
             before = getattr(node, "grad", None)
@@ -178,18 +185,21 @@ class Variable(Boxed):
     # -- copies ----------------------------------------------------------------------------------------------
 
     def __copy__(self):
-        if self.aux.rule is None:
+        if self._is_parameter():
             return self._new_leaf(self.data)
         return self.alias()
 
     def __deepcopy__(self, memo):
-        if self.aux.rule is not None:
-            copied = self.copy()
-        else:
-            copied = self._new_leaf(copy.deepcopy(self.data, memo))
-            copied.aux.grad = copy.deepcopy(self.grad, memo)
+        if not self._is_parameter():
+            return super().__deepcopy__(memo)
+        copied = self._new_leaf(copy.deepcopy(self.data, memo))
+        copied.aux.grad = copy.deepcopy(self.grad, memo)
         memo[id(self)] = copied
         return copied
+
+    def _is_parameter(self):
+        """Whether this is an eager input: a copy is an input of its own. Copies of all else are recorded."""
+        return self.aux.rule is None and self.level != int(self.level)
 
     def _new_leaf(self, data):
         made = Variable(data, leaf(), self.level)
