@@ -7,11 +7,12 @@ made of traced values are built by stacking. `chainrule.numpy` gives the same fu
 import operator
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from chainrule.engine.boxed import Boxed, value
 from chainrule.engine.buffer import buffer
-from chainrule.engine.rule import composite
-from chainrule.engine.spec import shape_of, spread_to
+from chainrule.engine.rule import composite, linear
+from chainrule.engine.spec import primitive, shape_of, spread_to, sum_to
 from chainrule.rules.shapes import astype
 
 
@@ -136,23 +137,49 @@ def _range(start=0, stop=None, step=1, **kwargs):
     return (0, start, 1 if step is None else step) if stop is None else (start, stop, 1 if step is None else step)
 
 
+@primitive
+def spaced(start, stop, num, endpoint, axis):
+    """Return `numpy.linspace`: as a primitive, since its adjoint loses digits if it is made of steps."""
+    return np.linspace(start, stop, num, endpoint, axis=axis)
+
+
+def spaced_back(share):
+    """Return the adjoint to one end: each value takes the ``share(t)`` of it, t from 0 to 1."""
+
+    def adjoint(ybar, y, start, stop, num=50, endpoint=True, axis=0):
+        x = start if share is first_share else stop
+        k = normalize_axis_index(axis, len(ybar.shape))
+        t = share(np.linspace(0.0, 1.0, num, endpoint)).astype(np.zeros((), ybar.dtype).real.dtype)
+        return sum_to((ybar * t.reshape((-1,) + (1,) * (len(ybar.shape) - k - 1))).sum(axis=k), x.shape)
+
+    return adjoint
+
+
+def first_share(t):
+    """Return the share of the first end in the values between the two."""
+    return 1 - t
+
+
+def last_share(t):
+    """Return the share of the last end."""
+    return t
+
+
+linear(spaced, spaced_back(first_share), spaced_back(last_share))
+
+
 @composite(np.linspace)
 def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=None):
     """Return evenly spaced values, linear in both ends."""
     if not (isinstance(start, Boxed) or isinstance(stop, Boxed)):
         y = np.linspace(start, stop, num, endpoint, retstep, dtype, axis)
         return (buffer(y[0]), y[1]) if retstep else buffer(y)
-    shape = np.broadcast_shapes(shape_of(start), shape_of(stop))
     num = operator.index(num)
+    y = _typed(spaced(start, stop, num, bool(endpoint), axis), dtype)
+    if not retstep:
+        return y
     gaps = num - 1 if endpoint else num
-    t = np.arange(num, dtype=np.linspace(value(start), value(stop), 1).real.dtype).reshape((-1,) + (1,) * len(shape))
-    step = (stop - start) / gaps if gaps > 0 else np.nan
-    y = t * step + start if gaps > 0 else t * (stop - start) + start
-    if endpoint and num > 1:  # the last is the stop itself, without rounding
-        y = np.concatenate((y[:-1], np.broadcast_to(stop, (1, *shape))))
-    if shape and axis not in (0, -len(shape) - 1):
-        y = np.moveaxis(y, 0, axis)
-    return (_typed(y, dtype), step) if retstep else _typed(y, dtype)
+    return y, ((stop - start) / gaps if gaps > 0 else np.nan)
 
 
 @composite(np.logspace)

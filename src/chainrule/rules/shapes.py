@@ -7,7 +7,7 @@ is an entry of the argument; the hot ones give their adjoint by hand. Functions 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from chainrule.engine.boxed import value
+from chainrule.engine.boxed import Boxed, value
 from chainrule.engine.indexing import put, scatter
 from chainrule.engine.rule import RULES, composite, gather, linear, make_binder
 from chainrule.engine.spec import cast_to, primitive, shape_of, spread_to, sum_to
@@ -266,6 +266,19 @@ linear(np.triu, lambda ybar, y, x, k=0: sum_to(np.triu(ybar, k), x.shape))
 def diagflat(v, k=0):
     """Put all elements on a diagonal."""
     return np.diag(np.ravel(v), k)
+
+
+@composite(np.ix_)
+def ix_(*args):
+    """Give each vector an axis of its own. Booleans become indices, as always."""
+    parts = []
+    for k, a in enumerate(args):
+        if not isinstance(a, Boxed):
+            a = np.ix_(a)[0]
+        if len(a.shape) != 1:
+            raise ValueError("Cross index must be 1 dimensional")
+        parts.append(a.reshape((1,) * k + (-1,) + (1,) * (len(args) - k - 1)))
+    return tuple(parts)
 
 
 @composite(np.meshgrid)

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from chainrule.engine.indexing import getitem, put, scatter
-from chainrule.engine.spec import cast_to, choose, real_part, spread_to, sum_to
+from chainrule.rules.creation import spaced
 from chainrule.rules.shapes import flatten
 from chainrule.testing.samples import Sample, array, sample, values
 
@@ -33,20 +32,6 @@ def write(fun, *args, **kwargs):
 
 # fmt: off
 SAMPLES = [
-    # our own primitives
-    sample(getitem, array(2, 3), (slice(None), 1)),
-    sample(getitem, array(2, 3), (np.array([0, 1, 1]), np.array([2, 0, 0]))),
-    sample(getitem, array(2, 3), MASK),
-    sample(put, array(2, 3), array(3), 1),
-    sample(put, array(2, 3), array(2), ([0, 0], [1, 1])).named("twice to one place"),
-    sample(scatter, array(4), (np.array([0, 2, 2, 1]),), (3,), np.dtype(complex)),
-    sample(sum_to, array(2, 3), (3,)),
-    sample(sum_to, array(2, 3), (2, 1)),
-    sample(spread_to, array(3), (2, 3)),
-    sample(cast_to, array(2, 3), np.dtype(complex)),
-    sample(real_part, array(3)),
-    sample(choose, MASK, array(2, 3)),
-
     # the same elements in another shape or order
     sample(np.reshape, array(2, 3), (3, 2)),
     sample(np.reshape, array(2, 3), -1, order="F"),
@@ -109,6 +94,8 @@ SAMPLES = [
     sample(np.meshgrid, array(2), array(3)).after(lambda y: y[0] * y[1]),
     sample(np.meshgrid, array(2), array(3), indexing="ij", sparse=True).after(lambda y: y[0] * y[1]),
 
+    sample(np.ix_, array(2), array(3)).after(lambda y: y[0] * y[1]),
+
     # joining and splitting
     sample(np.concatenate, [array(2), array(3)]),
     sample(np.concatenate, (array(2, 1), array(2, 3)), axis=-1),
@@ -158,7 +145,7 @@ SAMPLES = [
     sample(np.choose, [[0, 1, 1], [1, 0, 0]], [array(2, 3), array(3)]),
     sample(np.sort, array(2, 3)),
     sample(np.sort, array(2, 3), axis=None),
-    sample(np.partition, array(5), 2),
+    sample(np.partition, array(2, 3), [0, 1, 2]),
 
     # writing
     write(np.put, array(2, 3), [0, 4, 4], array(3)),
@@ -189,10 +176,33 @@ SAMPLES = [
     sample(np.asfortranarray, array(2, 3), like=array(2)),
     sample(np.require, array(2, 3), like=array(2)),
     sample(np.arange, 4.0, like=array(2)),
+    sample(spaced, array(), array(2), 4, True, -1),
     sample(np.linspace, array(), array(), 4),
     sample(np.linspace, array(3), array(3), 4, endpoint=False, axis=1),
     sample(np.logspace, array(), array(), 4, base=2.0),
     sample(np.geomspace, array(domain=(0.5, 1)), array(domain=(2, 4)), 4),
+
+    sample(np.empty, (0, 2), like=array(2)),
+    sample(np.empty_like, array(0, 2)),
+
+    # functions of the order, the shape or the type, without derivative
+    sample(np.argmax, array(2, 3), axis=1), sample(np.argmin, array(2, 3)),
+    sample(np.nanargmax, array(2, 3)), sample(np.nanargmin, array(2, 3), axis=0),
+    sample(np.argsort, array(2, 3), axis=0), sample(np.argpartition, array(4), 2),
+    sample(np.lexsort, (array(3), array(3))), sample(np.searchsorted, [-1.0, 0.0, 1.0], array(2)),
+    sample(np.digitize, array(3), [-1.0, 0.0, 1.0]).without("complex128", "complex64"),
+    sample(np.argwhere, array(2, 3)), sample(np.nonzero, array(2, 3)), sample(np.flatnonzero, array(2, 3)),
+    sample(np.count_nonzero, array(2, 3), axis=1),
+    sample(np.diag_indices_from, array(2, 2)), sample(np.tril_indices_from, array(2, 3)),
+    sample(np.triu_indices_from, array(2, 3), 1),
+    sample(np.shape, array(2, 3)), sample(np.ndim, array(2, 3)), sample(np.size, array(2, 3), 0),
+    sample(np.result_type, array(2), array(3)), sample(np.can_cast, array(2), np.float64),
+    sample(np.min_scalar_type, array(2)), sample(np.common_type, array(2), array(3)),
+    sample(np.iscomplexobj, array(2)), sample(np.isrealobj, array(2)),
+    sample(np.shares_memory, array(2), array(2)), sample(np.may_share_memory, array(2), array(2)),
+    sample(np.array_equal, array(2), array(2)), sample(np.array_equiv, array(2), array(1, 2)),
+    sample(np.allclose, array(2), array(2)), sample(np.isclose, array(2), array(2)),
+    sample(np.array_repr, array(2, 3)), sample(np.array_str, array(2, 3)), sample(np.array2string, array(2, 3)),
 
     # differences
     sample(np.diff, array(2, 4)),
