@@ -155,13 +155,13 @@ def general(rule, wanted, y, xs, pulls):
             return same
     specs = [None] * len(xs)
     if c is np.ndarray:
-        shape, dtype = y.shape, y.dtype
+        shape, dtype, kind = y.shape, y.dtype, y.dtype.kind
     else:
         spec = spec_of(y)
-        shape, dtype = spec.shape, spec.dtype
+        shape, dtype, kind = spec.shape, spec.dtype, spec.kind
     for i in wanted:
         s = spec_of(xs[i])
-        if s.shape != shape or s.dtype is not dtype:
+        if s.shape != shape or s.dtype is not dtype or s.kind != kind:  # Python's float and complex have no dtype
             specs[i] = s
     return same if specs.count(None) == len(specs) else Fitted(same, specs)
 

@@ -174,7 +174,7 @@ def settle(xbar, point):
     """Return a gradient in the type of its argument: a Python number for a Python number."""
     if point.__class__ is float and isinstance(xbar, np.floating):
         return float(xbar)
-    if point.__class__ is complex and isinstance(xbar, np.number):
+    if point.__class__ is complex and isinstance(xbar, np.number | float):
         return complex(xbar)
     if point.__class__ is np.ndarray and xbar.__class__ is not np.ndarray and not isinstance(xbar, Boxed):
         return np.asarray(xbar, point.dtype)
