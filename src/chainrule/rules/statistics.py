@@ -227,15 +227,23 @@ def _shares(y, x, q, axis, keepdims, method, leave_nan):
     return low.reshape(shape_of(y)), high.reshape(shape_of(y)), part
 
 
-def quantile_jvp(xdot, y, x, q=0.5, axis=None, keepdims=False, method="linear", leave_nan=False):
+def fraction(q, x, percent):
+    """Return `q` as a fraction, divided in the dtype in which NumPy does it."""
+    dtype = spec_of(x).dtype
+    return np.true_divide(q, dtype.type(100) if dtype.kind == "f" else 100) if percent else q
+
+
+def quantile_jvp(xdot, y, x, q=0.5, axis=None, keepdims=False, method="linear", leave_nan=False, percent=False):
     """Average the tangents of the two entries it lies between."""
+    q = fraction(q, x, percent)
     low, high, part = _shares(y, x, q, axis, keepdims, method, leave_nan)
     line = xdot.reshape(-1)
     return line[low] * (1 - part) + line[high] * part
 
 
-def quantile_vjp(ybar, y, x, q=0.5, axis=None, keepdims=False, method="linear", leave_nan=False):
+def quantile_vjp(ybar, y, x, q=0.5, axis=None, keepdims=False, method="linear", leave_nan=False, percent=False):
     """Share between the two entries it lies between."""
+    q = fraction(q, x, percent)
     low, high, part = _shares(y, x, q, axis, keepdims, method, leave_nan)
     size, dtype = (value(x).size,), spec_of(x).dtype
     xbar = scatter(ybar * (1 - part), low, size, dtype) + scatter(ybar * part, high, size, dtype)
@@ -243,9 +251,12 @@ def quantile_vjp(ybar, y, x, q=0.5, axis=None, keepdims=False, method="linear", 
 
 
 @primitive
-def quantile_of(x, q=0.5, axis=None, keepdims=False, method="linear", leave_nan=False):
-    """Return a quantile by the function of that name, or without NaN."""
-    return (np.nanquantile if leave_nan else np.quantile)(x, q, axis, method=method, keepdims=keepdims)
+def quantile_of(x, q=0.5, axis=None, keepdims=False, method="linear", leave_nan=False, percent=False):
+    """Return a quantile by NumPy's function: with `q` in percent or not, without NaN or not."""
+    fun = (
+        (np.nanpercentile if leave_nan else np.percentile) if percent else np.nanquantile if leave_nan else np.quantile
+    )
+    return fun(x, q, axis, method=method, keepdims=keepdims)
 
 
 @primitive
@@ -274,7 +285,7 @@ def _declare(leave_nan, median, quantile, percentile):
         _refuse(median, out)
         return median_of(a, axis=axis, keepdims=keepdims is True, leave_nan=leave_nan)
 
-    def at(fun, scale):
+    def at(fun, percent):
         @composite(fun)
         def declared_quantile(
             a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None
@@ -284,12 +295,11 @@ def _declare(leave_nan, median, quantile, percentile):
                 raise UnsupportedArgumentError(
                     f"numpy.{fun.__name__}", "weights", "is not supported with traced values"
                 )
-            if scale != 1:
-                q = np.true_divide(q, np.float64(scale))
-            return quantile_of(a, q=q, axis=axis, keepdims=keepdims is True, method=method, leave_nan=leave_nan)
+            options = {"axis": axis, "keepdims": keepdims is True, "method": method, "leave_nan": leave_nan}
+            return quantile_of(a, q=q, percent=percent, **options)
 
-    at(quantile, 1)
-    at(percentile, 100)
+    at(quantile, False)
+    at(percentile, True)
 
 
 def _refuse(fun, out):
