@@ -772,6 +772,88 @@ def test_traced_values_in_stack_and_like():
     assert cr.jvp(h, (3.0,), (1.0,))[1] == 12.0
 
 
+# -- what a user may overwrite -------------------------------------------------------------------------------------
+
+
+def right_or_raises(run, want):
+    try:
+        got = run()
+    except (errors.ChainruleError, ValueError):
+        return
+    assert_allclose(got, want)
+
+
+@pytest.mark.parametrize("n", [2, 100_000])
+def test_overwriting_a_constant_after_its_use_never_changes_a_gradient(n):
+    def f(x):
+        work = np.full(n, 3.0)
+        y = np.sum(x * work)
+        work[:] = 0.0
+        return y
+
+    def g(x):
+        work = np.full(n, 3.0)
+        y = np.sum(work / x)
+        work *= 2
+        return y
+
+    def h(x):
+        work = np.full((2, n), 3.0)
+        y = np.sum(np.matmul(work, x))
+        work[...] = 0.0
+        return y
+
+    def k(x):
+        work = np.arange(n) % 2 == 0
+        y = np.sum(np.where(work, x, 0.0))
+        work[:] = False
+        return y
+
+    def m(x):
+        work = np.full(n, 3.0)
+        y = np.sum(np.arctan2(work, x) + np.hypot(work, x) + work**x)
+        work[:] = 1.0
+        return y
+
+    x = np.full(n, 2.0)
+    right_or_raises(lambda: cr.grad(f)(x), np.full(n, 3.0))
+    right_or_raises(lambda: cr.grad(g)(x), np.full(n, -0.75))
+    right_or_raises(lambda: cr.grad(h)(x), np.full(n, 6.0))
+    right_or_raises(lambda: cr.grad(k)(x), (np.arange(n) % 2 == 0) * 1.0)
+    right_or_raises(lambda: cr.grad(m)(x), np.full(n, -3 / 13 + 2 / np.sqrt(13) + 9 * np.log(3.0)))
+    right_or_raises(lambda: cr.grad(lambda x: cr.grad(lambda t: f(t) * np.sum(x))(x)[0])(x), np.full(n, 3.0))
+
+
+def test_a_small_workspace_may_be_overwritten_and_a_large_one_is_locked_meanwhile():
+    def f(x, work):
+        total = 0.0
+        for k in range(3):
+            work[:] = k + 1.0
+            total = total + np.sum(x * work)
+        return total
+
+    assert_allclose(cr.grad(f)(np.ones(3), np.empty(3)), np.full(3, 6.0))
+    work = np.empty(100_000)
+    with pytest.raises(errors.InPlaceError, match=r"(?s)overwritten .*test_eager\.py:\d+ in f\..*work\.copy\(\)"):
+        cr.grad(f)(np.ones(100_000), work)
+    work[:] = 0.0  # free again
+    part = work[:50_000]
+    x = cr.Variable(np.ones(50_000))
+    y, z = x * part, part * x
+    for locked in (part, work):
+        with pytest.raises(ValueError, match="read-only"):
+            locked[0] = 1.0
+    del y
+    with pytest.raises(ValueError, match="read-only"):
+        part[0] = 1.0
+    del z
+    part[0] = work[-1] = 1.0
+    fixed = np.ones(100_000)
+    fixed.flags.writeable = False
+    cr.grad(lambda x: np.sum(x * fixed))(np.ones(100_000))
+    assert not fixed.flags.writeable
+
+
 # -- size ----------------------------------------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from chainrule.engine import level
 from chainrule.engine.boxed import PLAIN, dispatch
 from chainrule.engine.dual import Dual, make_dual
+from chainrule.engine.held import held
 from chainrule.engine.rule import reads
 from chainrule.engine.spec import fit_broadcast, fit_tangent, spec_of
 from chainrule.engine.tape import Node, tick
@@ -222,8 +223,8 @@ def build(rule, expr=None, swap=False):
     """
     scope = {
         "Dual": Dual, "Node": Node, "PLAIN": PLAIN, "SCALARS": SCALARS, "Variable": Variable, "dispatch": dispatch,
-        "fit_tangent": fit_tangent, "fun": rule.fun, "general": general, "level": level, "make_dual": make_dual,
-        "ndarray": np.ndarray, "rule": rule, "spec_of": spec_of, "inf": np.inf, "nan": np.nan,
+        "fit_tangent": fit_tangent, "fun": rule.fun, "general": general, "held": held, "level": level,
+        "make_dual": make_dual, "ndarray": np.ndarray, "rule": rule, "spec_of": spec_of, "inf": np.inf, "nan": np.nan,
         "new": object.__new__, "tick": tick,
     }  # fmt: skip
     for i, p in enumerate(rule.vjps):
@@ -248,6 +249,10 @@ def build(rule, expr=None, swap=False):
         for suffix, used in (("", u), ("0", u0), ("1", u1)):
             for n, flag in zip(names, used, strict=True):
                 keep[n + suffix] = _kept(n, flag)
+        if u0[2]:  # a constant operand that the pullback reads must stay what it is
+            keep["z0"] = "held(z) if tb is ndarray else z"
+        if u1[1]:
+            keep["x1"] = "held(x) if ta is ndarray else x"
         both = f"{d0} - bdot" if d1 == "-bdot" else f"{d0} + {d1}"
         source = _BINARY.format(
             expr=expr or "fun(x, z)", head="b, a" if swap else "a, b", t0=d0, t1=d1, both=both, **keep

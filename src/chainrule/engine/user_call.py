@@ -17,6 +17,7 @@ import weakref
 import numpy as np
 
 from chainrule.engine.boxed import Boxed, dispatch
+from chainrule.engine.held import held
 from chainrule.engine.spec import shape_of, spec_of, zeros_of
 from chainrule.engine.state import SMALL, agrees, any_part, arrays_in, attributes, carries, clone, isolated, unchanged
 from chainrule.engine.transpose import transposed
@@ -344,6 +345,7 @@ class Call:
 
     def keeps(self, wanted):
         """Keep the outputs only to know the shapes of several. All inputs are kept."""
+        self.constants = [held(x) if x.__class__ is np.ndarray else x for x in self.constants]
         return (self.several,)
 
     def vjp(self, ybar, y, xs):

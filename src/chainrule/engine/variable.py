@@ -11,6 +11,7 @@ from chainrule.engine import level as _level
 from chainrule.engine.boxed import Boxed, inexact
 from chainrule.engine.cotangent import LAZY
 from chainrule.engine.dual import float_point
+from chainrule.engine.held import held
 from chainrule.engine.pulls import Pull
 from chainrule.engine.spec import Spec, fit, ones_of, spec_of
 from chainrule.engine.tape import BUFFER, SLOT, Node, choices, leaf, pull_back, reachable, slot_pull
@@ -80,6 +81,8 @@ class Variable(Boxed):
         if rule.kind == "select":
             choices.add(level)
         saved = pull.residuals(y, xs)
+        if len(wanted) < len(mine):  # constants that the pullback reads must stay what they are
+            saved = (saved[0], *[v if m or v.__class__ is not np.ndarray else held(v) for v, m in zip(saved[1:], mine)])  # noqa: B905
         if several:
             node = Node(parents, pull.slots, saved, rule)
             return slot_outputs(node, y, level)

@@ -1,6 +1,7 @@
 """What the transforms share: choosing arguments, boxing them, checking what a function returned."""
 
 import inspect
+import os
 
 import numpy as np
 
@@ -9,8 +10,9 @@ from chainrule.engine import level as _level
 from chainrule.engine.boxed import Boxed, value
 from chainrule.engine.buffer import plain
 from chainrule.engine.dual import float_point
+from chainrule.engine.held import is_locked
 from chainrule.engine.spec import shape_of, spec_of
-from chainrule.errors import ChainruleError, NotDifferentiableError, unwrap
+from chainrule.errors import ChainruleError, InPlaceError, NotDifferentiableError, unwrap
 
 
 def name_of(f):
@@ -115,7 +117,22 @@ def run(f, args, kwargs):
         ours = unwrap(error)
         if ours is not None:
             raise ours from None
+        if is_locked(error):
+            raise InPlaceError(
+                f"an array was overwritten that a derivative still needs: {place_of(error)}.",
+                "make a new array instead:  work = work + 1, not  work += 1;",
+                "copy it before its use:  y = x * work.copy().",
+            ) from error
         raise
+
+
+def place_of(error):
+    """Return ``file:line in function`` where an error was raised."""
+    step = error.__traceback__
+    while step.tb_next is not None:
+        step = step.tb_next
+    code = step.tb_frame.f_code
+    return f"{os.path.basename(code.co_filename)}:{step.tb_lineno} in {code.co_name}"
 
 
 def own(y, level, f, kind):
