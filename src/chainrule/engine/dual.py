@@ -81,6 +81,8 @@ class Dual(Boxed):
         return self.alias()
 
     def __reduce__(self):
+        if self.level == int(self.level):
+            raise TypeError("a value of a running transform can't be pickled; pickle  chainrule.value(x)")
         return _rebuild, (self.data, self.aux)
 
     @staticmethod

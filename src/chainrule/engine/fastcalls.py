@@ -10,6 +10,7 @@ import numpy as np
 from chainrule.engine import level
 from chainrule.engine.boxed import PLAIN, Boxed, dispatch, inexact
 from chainrule.engine.dual import Dual, make_dual, zero_of
+from chainrule.engine.held import held
 from chainrule.engine.pulls import frozen_param
 from chainrule.engine.spec import Spec, fit, spec_of
 from chainrule.engine.tape import Node, tick
@@ -173,12 +174,14 @@ def bilinear_call(rule, fun=None, swap=False):
                     return record(fun(x, z), (a.aux, b.aux), both, (None, x, z), rule, a.level)
             elif tb in PLAIN:
                 y = fun(x, b)
-                return record(y, (a.aux, None), first, (None, spec_of(x), b), rule, a.level)
+                z = held(b) if tb is np.ndarray else b
+                return record(y, (a.aux, None), first, (None, spec_of(x), z), rule, a.level)
         elif tb is Variable:
             if ta in PLAIN:
                 z = b.data
                 y = fun(a, z)
-                return record(y, (None, b.aux), second, (None, a, spec_of(z)), rule, b.level)
+                x = held(a) if ta is np.ndarray else a
+                return record(y, (None, b.aux), second, (None, x, spec_of(z)), rule, b.level)
         elif ta is Dual:
             x = a.data
             if tb is Dual:
