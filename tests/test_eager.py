@@ -531,6 +531,8 @@ def test_pickles():
         pickle.dumps(x * x)
     with pytest.raises(TypeError, match=r"chainrule\.value"):
         cr.grad(lambda x: pickle.dumps(x) and x)(1.0)
+    with pytest.raises(TypeError, match=r"chainrule\.value"):
+        cr.jvp(lambda x: pickle.dumps(x) and x, (1.0,), (1.0,))
     d = pickle.loads(pickle.dumps(cr.Dual(2.0, 1.0)))
     assert (d.primal, d.tangent) == (2.0, 1.0)
 
