@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import chainrule as cr
 from chainrule.errors import ExpressionError
 from chainrule.explain.command import app
-from chainrule.explain.expression import CONSTANTS, Expression, assignments, functions
+from chainrule.explain.expression import CONSTANTS, FUNCTIONS, Expression, assignments
 
 NOTE3 = "x - exp(-2*sin(4*x)**2)"
 
@@ -333,10 +333,10 @@ def test_wrong_use_is_said_in_a_line(arguments, what):
 POINTS = {"arccosh": 1.7, "arctan2": (0.4, 0.7), "where": (True, 0.4, 0.7)}
 
 
-@pytest.mark.parametrize("name", sorted(functions()))
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_every_function_of_the_language_is_explained_rightly(name):
     """Against central differences of NumPy's function, at a point where it is smooth."""
-    f = functions()[name]
+    f = FUNCTIONS[name]
     two = name in ("arctan2", "logaddexp", "power", "hypot", "maximum", "minimum", "dot")
     source = f"where(x > 0, x*x, 2*x)" if name == "where" else f"{name}(x, 0.7)" if two else f"{name}(x)"  # noqa: F541
     x = POINTS[name] if isinstance(POINTS.get(name), float) else 0.4

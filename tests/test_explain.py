@@ -107,6 +107,25 @@ def test_several_outputs_get_a_reverse_table_each():
         np.testing.assert_allclose(d, only.derivatives[k], rtol=1e-15)
 
 
+def test_a_call_with_several_outputs_is_one_step():
+    a = np.array([[2.0, 1.0], [1.0, 3.0]])
+
+    def f(x):
+        values, vectors = np.linalg.eigh(x * a)
+        return values[1] * vectors[0, 1] ** 2
+
+    e = explain(f, 1.5)  # scaling a matrix scales its eigenvalues and leaves its eigenvectors
+    values, vectors = np.linalg.eigh(a)
+    expected = values[1] * vectors[0, 1] ** 2
+    assert e.derivatives["f", "x"] == pytest.approx(expected, rel=1e-12)
+    assert e.forward.rows[-1].tangents[0] == pytest.approx(expected, rel=1e-12)
+    rows = {r.step: r for r in e.reverse[0].rows}
+    row = rows["v3, v4"]
+    assert row.expression == "eigh(v2)"
+    assert [p.of for p in row.paths] == ["v3", "v4"]
+    assert max(layout.length(line) for line in e.table().splitlines()) <= 100
+
+
 def test_forward_columns_of_an_array_are_its_entries():
     e = explain(lambda x, y: x[0] * x[1] + y, np.array([3.0, 5.0]), 1.0)
     assert e.forward.directions == ("x[0]", "x[1]", "y")

@@ -14,7 +14,7 @@ from chainrule.errors import MissingDependencyError, NotDifferentiableError, Sha
 from chainrule.explain import layout, notation
 from chainrule.explain.table import ForwardTable, ReverseTable, Trace
 from chainrule.program.record import Symbol, record
-from chainrule.transforms.common import name_of, points
+from chainrule.transforms.common import name_of, points, settle
 
 MODES = ("forward", "reverse", "both")
 FEW = 4  # passes that a table is worth where the other mode does with fewer
@@ -164,11 +164,11 @@ def explain(f: Callable, *args: Any, mode: str = "both", title: str | None = Non
     Forward mode: tangents, from the inputs to the result
     <BLANKLINE>
      step   expression   value   v̇ = ∂v/∂x   v̇ = ∂v/∂y
-     ────   ──────────   ─────   ──────────   ──────────
-     v1     x            2       1            0
-     v2     y            3       0            1
-     v3     v1 * v2      6       3            2
-     v4     v3 + v1      8       4            2
+     ────   ──────────   ─────   ─────────   ─────────
+     v1     x            2       1           0
+     v2     y            3       0           1
+     v3     v1 * v2      6       3           2
+     v4     v3 + v1      8       4           2
     <BLANKLINE>
     v̇ is the tangent of a step: the derivative of that step in an input.
     """
@@ -209,7 +209,7 @@ def explain(f: Callable, *args: Any, mode: str = "both", title: str | None = Non
                 d = tables[n].rows[-1 - k].adjoint
             else:
                 d = gradient_from(table, trace, symbol, i, [j for j, t in enumerate(directions) if t[1] == k], x)
-            derivatives[y, label] = d
+            derivatives[y, label] = settle(d, x)
     title = title or f"{function}({', '.join(names)})"
     return Explanation(title, inputs, outputs, derivatives, table, tables, program.constants, tuple(notes))
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from chainrule.errors import ExpressionError
+from chainrule.rules.gates import relu, sigmoid
 
 LONGEST = 4000  # characters
 DEEPEST = 100  # brackets, signs or powers within one another
@@ -25,11 +26,11 @@ _NAMES = (
     "log1p logaddexp sqrt cbrt square reciprocal power abs sign floor ceil hypot maximum minimum sinc where "
     "sum prod mean max min dot"
 )
-FUNCTIONS = {name: getattr(np, name) for name in _NAMES.split()}
+FUNCTIONS = {**{name: getattr(np, name) for name in _NAMES.split()}, "relu": relu, "sigmoid": sigmoid}
 CONSTANTS = {"pi": np.pi, "e": np.e, "inf": np.inf}
 _OTHER_NAMES = {
     "ln": "log", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2", "arctg": "arctan",
-    "tg": "tan", "fabs": "abs", "pow": "power", "logistic": "sigmoid", "relu6": "relu",
+    "tg": "tan", "fabs": "abs", "pow": "power", "logistic": "sigmoid",
 }  # fmt: skip
 _OPERATORS = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -127,7 +128,7 @@ def assignments(text: str) -> dict[str, Any]:
     for k in call.keywords:
         if k.arg is None:
             raise ExpressionError(text, compiler.column(k), "** is not allowed here.", "write  name=value, name=value.")
-        if k.arg in CONSTANTS or k.arg in functions():
+        if k.arg in CONSTANTS or k.arg in FUNCTIONS:
             raise ExpressionError(
                 text, compiler.column(k), f"{k.arg} has a meaning of its own.", "give the variable another name."
             )
@@ -153,16 +154,6 @@ def constant(node, compiler):
     if np.shape(code[0][1]) or not isinstance(code[0][1], float):
         compiler.fail(node, "this is not a number.")
     return float(code[0][1])
-
-
-def functions() -> dict:
-    """Return name -> function of what may be called: NumPy's, and chainrule's own relu and sigmoid."""
-    import chainrule
-
-    for name in ("relu", "sigmoid"):
-        if hasattr(chainrule, name):
-            FUNCTIONS[name] = getattr(chainrule, name)
-    return FUNCTIONS
 
 
 def suggestion(name: str, known: Iterable[str]) -> tuple:
@@ -282,7 +273,7 @@ class Compiler:
         if isinstance(node, ast.Name):
             if node.id in CONSTANTS:
                 return "number", CONSTANTS[node.id], ()
-            if node.id in functions():
+            if node.id in FUNCTIONS:
                 self.fail(node, f"{node.id} is a function.", f"call it:  {node.id}(x).")
             return "name", node.id, ()
         if isinstance(node, ast.BinOp | ast.UnaryOp) and type(node.op) in _OPERATORS:
@@ -319,10 +310,10 @@ class Compiler:
                 self.read(node.func)
             self.fail(node.func, "only functions can be called.", "write  *  for a product.")
         name = node.func.id
-        if name not in functions():
+        if name not in FUNCTIONS:
             if name in CONSTANTS:
                 self.fail(node.func, f"{name} is a number and can't be called.", f"write  {name}*(...).")
-            self.fail(node.func, f"there is no function {name}.", *suggestion(name, functions()))
+            self.fail(node.func, f"there is no function {name}.", *suggestion(name, FUNCTIONS))
         for k in node.keywords:
             self.fail(k, "arguments by name are not allowed.")
         for a in node.args:
@@ -331,4 +322,4 @@ class Compiler:
         count = _ARITY.get(name, 1)
         if len(node.args) != count:
             self.fail(node, f"{name} takes {count} argument{'s' * (count > 1)}, not {len(node.args)}.")
-        return "call", functions()[name], tuple(node.args)
+        return "call", FUNCTIONS[name], tuple(node.args)

@@ -76,11 +76,11 @@ def shorten(text, most=MOST_EXPRESSION):
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def cell(x, digits):
+def cell(x, digits, most=8):
     """Write one value; of a step with several outputs all of them."""
     if isinstance(x, tuple):
-        return "; ".join(notation.array(v, digits) for v in x)
-    return notation.array(x, digits)
+        return "; ".join(notation.array(v, digits, most) for v in x)
+    return notation.array(x, digits, most)
 
 
 _NUMBER = re.compile(r"(-?\d+)(.*)", re.ASCII)
@@ -93,22 +93,26 @@ def aligned(texts):
     return [" " * (before - len(p[1])) + t if p else t for t, p in zip(texts, parts, strict=True)]
 
 
-WIDE = ((17, True), (12, True), (10, True), (8, True))  # digits, and whether paths show their numbers
-NARROW = (*WIDE, (6, True), (5, True), (4, True), (6, False), (5, False), (4, False), (3, False))
+# Ways of writing a table, wide to narrow: digits, whether paths show their numbers, entries of an array written out.
+WIDE = ((17, True, 8), (12, True, 8), (10, True, 8), (8, True, 8))
+NARROW = (
+    *WIDE, (6, True, 8), (5, True, 8), (4, True, 8), (6, False, 8), (5, False, 8), (4, False, 8), (4, True, 3),
+    (4, False, 3), (3, False, 2),
+)  # fmt: skip
 
 
 def fit(make, count, width):
-    """Return the tables of `count` columns that `make(columns, digits, numbers)` lays out, to fit into `width`.
+    """Return the tables of `count` columns that `make(columns, *way)` lays out, to fit into `width`.
 
     Digits are given up down to eight; then the columns are spread over several tables, and what is still too wide loses
-    more digits, and the numbers of its paths.
+    more digits, the numbers of its paths, and the entries of its arrays.
     """
     columns = list(range(count))
     tables = []
     while columns or not tables:
         for size in range(len(columns), -1, -1):
             head = columns[: max(size, 1)]
-            tried = (make(head, *how) for how in (NARROW if size <= 1 else WIDE))
+            tried = (make(head, *way) for way in (NARROW if size <= 1 else WIDE))
             made = next((t for t in tried if t.width() <= width), None) or make(head, *NARROW[-1])
             if size <= 1 or made.width() <= width:
                 break
@@ -120,9 +124,9 @@ def fit(make, count, width):
 def forward_tables(table, width):
     """Lay out a forward table."""
 
-    def make(columns, digits, numbers):
-        values = aligned([cell(r.value, digits) for r in table.rows])
-        tangents = [aligned([cell(r.tangents[k], digits) for r in table.rows]) for k in columns]
+    def make(columns, digits, numbers, most):
+        values = aligned([cell(r.value, digits, most) for r in table.rows])
+        tangents = [aligned([cell(r.tangents[k], digits, most) for r in table.rows]) for k in columns]
         return Table(
             "Forward mode: tangents, from the inputs to the result",
             "v̇ is the tangent of a step: the derivative of that step in an input.",
@@ -141,9 +145,9 @@ def forward_tables(table, width):
 def reverse_tables(table, width):
     """Lay out a reverse table."""
 
-    def make(columns, digits, numbers):
-        values = aligned([cell(r.value, digits) for r in table.rows])
-        adjoints = aligned([cell(r.adjoint, digits) for r in table.rows])
+    def make(columns, digits, numbers, most):
+        values = aligned([cell(r.value, digits, most) for r in table.rows])
+        adjoints = aligned([cell(r.adjoint, digits, most) for r in table.rows])
         return Table(
             "Reverse mode: adjoints, from the result back to the inputs",
             f"v̄ is the adjoint of a step: the derivative of {table.output} in that step.\n"
@@ -174,7 +178,7 @@ def path_lines(row, digits, numbers):
     several = len(row.paths) > 1
     for k, p in enumerate(row.paths[:MOST_PATHS]):
         sign = ("+ " if k else "  ") if several else ""
-        text = f"{sign}{barred(p.step)}·∂{grouped(p.step)}/∂{grouped(row.step)}"
+        text = f"{sign}{barred(p.step)}·∂{grouped(p.step)}/∂{p.of}"
         if not numbers:
             pass
         elif p.local is not None and np.isfinite(p.local):

@@ -46,7 +46,7 @@ def array(x, digits=17, most=8):
     if x.size > most and x.ndim > 1:
         return f"array {shape(x.shape)}"
     if x.size > most:
-        head = [number(v, digits) for v in x[: most // 2 - 1]]
+        head = [number(v, digits) for v in x[: max(most // 2 - 1, 1)]]
         return f"[{', '.join(head)}, … {number(x[-1], digits)}]"
     return f"[{', '.join(array(v, digits, most) for v in x)}]"
 

@@ -55,12 +55,13 @@ class ForwardTable:
 
 @dataclass(frozen=True)
 class Path:
-    """What one later step hands back to an earlier one: ``contribution = upstream · local``.
+    """What a later `step` hands back to the earlier value `of`: ``contribution = upstream · local``.
 
-    `local` is ``∂step/∂v`` where both are scalars, and None otherwise: then it is a Jacobian, and is never formed.
+    `local` is ``∂step/∂of`` where both are scalars, and None otherwise: then it is a Jacobian, and is never formed.
     """
 
     step: str
+    of: str
     upstream: Any
     local: Any
     contribution: Any
@@ -186,7 +187,7 @@ class Trace:
                     if known is not None:  # used twice in one call, as in v1 * v1: one path
                         part = known.contribution + part
                         d = None if d is None or known.local is None else known.local + d
-                    paths[x][step.name] = Path(step.name, shown, d, part)
+                    paths[x][step.name] = Path(step.name, x.name, shown, d, part)
         return bars, paths
 
     def _tape(self):
