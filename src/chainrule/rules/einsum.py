@@ -11,7 +11,7 @@ import functools
 import numpy as np
 
 from chainrule.engine.rule import bilinear, composite
-from chainrule.engine.spec import cast_to, primitive
+from chainrule.engine.spec import cast_to, primitive, shape_of
 from chainrule.errors import OutArgumentError, UnsupportedArgumentError
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -139,6 +139,21 @@ def spell(terms, out):
     return ",".join("".join(letter[i] for i in term) for term in terms) + "->" + "".join(letter[i] for i in out)
 
 
+@functools.lru_cache(512)
+def plain_product(subscripts, shape_a, shape_b):
+    """Return the subscripts of a product of two operands with nothing to simplify, all spelled out; None for others."""
+    if "." in subscripts or subscripts.count(",") != 1:
+        return None
+    dummies = [np.broadcast_to(np.float64(0), shape) for shape in (shape_a, shape_b)]
+    (a, b), out = explicit(dummies, *read((subscripts, *dummies))[1:])
+    sizes = dict(zip(a + b, shape_a + shape_b, strict=True))
+    simple = len(set(a)) == len(a) and len(set(b)) == len(b) and all(i in b or i in out for i in a)
+    simple = simple and all(i in a or i in out for i in b) and set(out) <= set(sizes)
+    if not simple or any(sizes[i] != n for i, n in zip(a, shape_a, strict=True)):
+        return None
+    return f"{''.join(a)},{''.join(b)}->{''.join(out)}"
+
+
 @composite(np.einsum)
 def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="safe"):
     """Contract two at a time."""
@@ -147,6 +162,10 @@ def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="
     for name, given, default in (("order", order, "K"), ("casting", casting, "safe")):
         if given != default:
             raise UnsupportedArgumentError("numpy.einsum", name, "is not supported with traced values")
+    if len(operands) == 3 and isinstance(operands[0], str) and dtype is None:
+        subscripts = plain_product(operands[0], shape_of(operands[1]), shape_of(operands[2]))
+        if subscripts is not None:
+            return einsum2(operands[1], operands[2], subscripts)
     arrays, labels, result = read(operands)
     terms, result = explicit(arrays, labels, result)
     if dtype is not None:
