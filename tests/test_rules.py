@@ -67,10 +67,10 @@ def test_what_is_not_supported_says_so(sample, mode):
         derivative(sample, xs, mode)
 
 
-def derivative(sample, xs, mode):
+def derivative(sample, xs, mode, seed=5):
     """Return (values, derivatives, directions) of a sample in one mode, along random directions."""
     f = outputs_of(sample)
-    rng = np.random.default_rng(5)
+    rng = np.random.default_rng(seed)
     if mode == "forward":
         vs = [direction(x, rng) for x in xs]
         return *cr.jvp(f, tuple(xs), tuple(vs)), vs
@@ -90,13 +90,14 @@ def test_other_dtypes_are_kept_and_give_the_same_derivative(sample, dtype):
         plain = outputs_of(sample)(*xs)
     for mode in MODES:
         ys, found, _ = derivative(sample, xs, mode)
-        _, expected, _ = derivative(sample, double, mode)
+        runs = [derivative(sample, double, mode, seed)[1] for seed in (5, 6, 7)]
+        expected = runs[0]  # in one direction terms may cancel: the size of the entries is that in several
         like = plain if mode == "forward" else xs
         assert [np.asarray(y).dtype for y in ys] == [np.asarray(y).dtype for y in plain], mode
         assert [np.asarray(d).dtype for d in found] == [np.asarray(x).dtype for x in like], mode
         assert [np.shape(d) for d in found] == [np.shape(x) for x in like], mode
-        for a, b in zip(found, expected, strict=True):
-            size = np.max(np.abs(b), initial=1e-30)
+        for k, (a, b) in enumerate(zip(found, expected, strict=True)):
+            size = max(np.max(np.abs(run[k]), initial=1e-6) for run in runs)
             np.testing.assert_allclose(
                 wide(a) / size, b / size, rtol=0, atol=TOLERANCE[dtype] * sample.looseness, err_msg=f"{mode} {dtype}"
             )
@@ -109,7 +110,7 @@ def test_values_are_those_of_plain_numpy(sample):
         plain = outputs_of(sample)(*xs)
     for mode in MODES:
         ys = derivative(sample, xs, mode)[0]
-        assert [type(y) for y in ys] == [type(y if np.shape(y) else y[()]) for y in plain], mode
+        assert [type(y) for y in ys] == [type(y) for y in plain], mode
         for y, z in zip(ys, plain, strict=True):
             np.testing.assert_allclose(y, z, rtol=1e-14, atol=1e-14 * np.max(np.abs(z), initial=0), err_msg=mode)
 

@@ -291,7 +291,7 @@ class Comparison:
             gap = np.abs(found - expected)
             if self.atol is not None:
                 return gap <= self.atol + self.rtol * np.abs(expected)
-            cap = 0.05 * np.maximum(np.abs(expected), np.abs(found)) + self.eps**0.5 * scale
+            cap = 0.05 * np.maximum(np.abs(expected), np.abs(found)) + self.eps**0.5 * scale + self.eps**0.75
             return gap <= self.rtol * (np.abs(expected) + size) + np.minimum(4 * error, cap)
 
     def fail(self, vs, name, output, k, at, found, expected):

@@ -9,8 +9,8 @@ from chainrule.testing.samples import policy
 
 # fmt: off
 SAMPLES = [
-    policy(np.power, 0.0, 2.0).gives(0.0, 0.0).singular("d2/db2 0**b is 0 * inf"),
-    policy(np.power, 0.0, 1.0).gives(1.0, 0.0).singular("d2/db2 0**b is 0 * inf"),
+    policy(np.power, 0.0, 2.0).gives(0.0, 0.0),
+    policy(np.power, 0.0, 1.0).gives(1.0, 0.0),
     policy(np.square, 0.0).gives(0.0),
 ]
 # fmt: on
