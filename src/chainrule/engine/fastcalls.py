@@ -199,7 +199,7 @@ def bilinear_call(rule, fun=None, swap=False):
 
 def make_tangent(y, ydot, lv):
     """Return a Dual; a tangent computed like its primal needs no more than a cast, and that after a Python float."""
-    if ydot.dtype is not y.dtype:
+    if getattr(ydot, "dtype", None) is not getattr(y, "dtype", None):  # Python's numbers have none
         ydot = fit(ydot, spec_of(y))
     return make_dual(y, ydot, lv)
 
