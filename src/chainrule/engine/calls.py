@@ -6,7 +6,7 @@ import numpy as np
 
 from chainrule.engine import boxed, elementwise
 from chainrule.engine.boxed import CALL, Boxed, dispatch, value
-from chainrule.engine.fastcalls import bilinear_call, linear_run, spread_run, with_keywords
+from chainrule.engine.fastcalls import bilinear_call, linear_run, select_run, spread_run, with_keywords
 from chainrule.engine.indexing import noted
 from chainrule.engine.rule import RULES, full_name
 from chainrule.engine.spec import cast_to, choose, shape_of, spread_to
@@ -38,6 +38,8 @@ def build(function):
         return run_call(entry, linear_run(entry))
     if entry.kind == "linear" and entry.spread:
         return run_call(entry, spread_run(entry))
+    if entry.kind == "select":
+        return run_call(entry, select_run(entry))
     if entry.kind == "bilinear":
         return with_keywords(entry, bilinear_call(entry))
     return rule_call(entry)

@@ -10,8 +10,8 @@ import numpy as np
 
 from chainrule.engine import level as _level
 from chainrule.engine.boxed import Boxed, inexact, value
-from chainrule.engine.pulls import float_residuals
-from chainrule.engine.spec import choose, fit_tangent, shape_of, spec_of, spread_to, zeros_of
+from chainrule.engine.pulls import float_residuals, taken
+from chainrule.engine.spec import fit_tangent, shape_of, spec_of, spread_to, zeros_of
 from chainrule.errors import NotDifferentiableError, ShapeError
 
 
@@ -140,7 +140,7 @@ def push_forward(rule, xdots, y, xs, params):
         masks = rule.jvps[0](y, *xs, **params)
         shape = shape_of(y)
         terms = (
-            choose(np.broadcast_to(value(masks[i]), shape), spread_to(t, shape) if shape_of(t) != shape else t)
+            taken(masks[i], spread_to(t, shape) if shape_of(t) != shape else t, shape)[0]
             for i, t in enumerate(xdots)
             if t is not None
         )

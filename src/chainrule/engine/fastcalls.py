@@ -11,9 +11,9 @@ from chainrule.engine import level
 from chainrule.engine.boxed import PLAIN, Boxed, dispatch, inexact
 from chainrule.engine.dual import Dual, make_dual, zero_of
 from chainrule.engine.held import held
-from chainrule.engine.pulls import frozen_param
+from chainrule.engine.pulls import Pull, frozen_param
 from chainrule.engine.spec import Spec, fit, spec_of
-from chainrule.engine.tape import Node, tick
+from chainrule.engine.tape import Node, choices, tick
 from chainrule.engine.variable import Variable
 
 _new = object.__new__
@@ -68,41 +68,67 @@ def linear_run(rule):
     return run
 
 
+def opened(operands):
+    """Return level, values and nodes of operands that are Variables of one level or plain, or None for all else."""
+    if level.paused:
+        return None
+    lv = None
+    xs, nodes = [], []
+    for o in operands:
+        kind = o.__class__
+        if kind is Variable:
+            if lv is None:
+                lv = o.level
+            elif lv != o.level:
+                return None
+            xs.append(o.data)
+            nodes.append(o.aux)
+        elif kind in PLAIN or o is None:
+            xs.append(o)
+            nodes.append(None)
+        else:
+            return None
+    return None if lv is None else (lv, tuple(xs), tuple(nodes))
+
+
 def spread_run(rule):
     """Return what runs a linear function of a sequence of operands (stack, concatenate), after binding."""
     adjoint = rule.vjps[0]
 
     def run(operands, params):
-        if level.paused:
+        parts = opened(operands)
+        if parts is None:
             return dispatch(rule, operands, params)
-        lv = None
-        xs, parents = [], []
-        for o in operands:
-            kind = o.__class__
-            if kind is Variable:
-                if lv is None:
-                    lv = o.level
-                elif lv != o.level:
-                    return dispatch(rule, operands, params)
-                xs.append(o.data)
-                parents.append(o.aux)
-            elif kind in PLAIN:
-                xs.append(o)
-                parents.append(None)
-            else:
-                return dispatch(rule, operands, params)
-        if lv is None:
-            return dispatch(rule, operands, params)
+        lv, xs, nodes = parts
         y = rule.apply(xs, params)
         if not inexact(y):
             return dispatch(rule, operands, params)
         specs = tuple([spec_of(x) for x in xs])
 
         def pull(ybar, saved):
-            parts = adjoint(ybar, None, specs, **params)
-            return [None if p is None else fit(b, s) for p, b, s in zip(parents, parts, specs, strict=True)]
+            bars = adjoint(ybar, None, specs, **params)
+            return [None if p is None else fit(b, s) for p, b, s in zip(nodes, bars, specs, strict=True)]
 
-        return record(y, tuple(parents), pull, (None, *specs), rule, lv)
+        return record(y, nodes, pull, (None, *specs), rule, lv)
+
+    return run
+
+
+def select_run(rule):
+    """Return what runs a function that chooses between its operands (where, maximum, clip), after binding."""
+
+    def run(operands, params):
+        parts = opened(operands)
+        if parts is None:
+            return dispatch(rule, operands, params)
+        lv, xs, nodes = parts
+        y = rule.apply(xs, params)
+        if not inexact(y) or y.__class__ is tuple:
+            return dispatch(rule, operands, params)
+        wanted = tuple([i for i, n in enumerate(nodes) if n is not None])
+        pull = Pull(rule, wanted, y, xs, params)
+        choices.add(lv)
+        return record(y, nodes, pull, pull.residuals(y, xs), rule, lv)
 
     return run
 

@@ -197,7 +197,9 @@ def note_view(view, base, rule, params):
 
 def noted(y, x, rule, params):
     """Return `y`, which `rule` made of `x` by moving elements; if NumPy made it a view of `x`, it remembers that."""
-    a, b = value(y), value(x)
+    a, b = y.data, x.data
+    if isinstance(a, Boxed):
+        a, b = value(a), value(b)
     if a is b:
         return x  # NumPy gave the very array back: the same name
     if a.__class__ is np.ndarray and b.__class__ is np.ndarray and is_view(a, b):
@@ -252,6 +254,9 @@ def cast_like(v, x):
     return cast_to(v, x.dtype)
 
 
+WRITE_BACK = {}  # set by chainrule.rules: for views that show a part of each entry, (array, new part) -> new array
+
+
 def rebind(x, new):
     """Make the name `x` stand for the value `new`: what every write comes down to.
 
@@ -264,6 +269,10 @@ def rebind(x, new):
     if base is not None:
         owner, rule, params = base
         check_writeable(owner)
+        back = WRITE_BACK.get(rule.fun)
+        if back is not None:
+            rebind(owner, back(owner.alias(), new.alias()))
+            return x
         rebind(owner, put(owner, new.alias(), places(rule, shape_of(owner), params)))
     elif x.__class__ is Variable and x.is_input and x.level != int(x.level):  # an input, under no_grad
         x.data = new.data

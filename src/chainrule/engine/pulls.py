@@ -43,8 +43,8 @@ class Pull:
             masks = rule.vjps[0](*saved, **self.params)
             shape = shape_of(ybar)
             for i in self.wanted:
-                mask = np.broadcast_to(value(masks[i]), shape)
-                xbar = fit_broadcast(choose(mask, ybar), self.specs[i])
+                xbar, mask = taken(masks[i], ybar, shape)
+                xbar = fit_broadcast(xbar, self.specs[i])
                 xbars[i] = Masked(xbar, any_to(mask, self.specs[i].shape))
         elif rule.spread:
             y, *xs = saved
@@ -68,6 +68,19 @@ def frozen_param(v):
     """Return a call's parameter as it may be kept: arrays and lists are copied, since their holder may change them."""
     kind = v.__class__
     return v.copy() if kind is np.ndarray or kind is list else v
+
+
+def taken(weight, x, shape):
+    """Return what a choice takes of `x`, and where; `weight` is a mask, or shares from 0 to 1 where operands tie."""
+    if isinstance(weight, Boxed):
+        weight = value(weight)
+    if weight.__class__ is not np.ndarray or weight.shape != shape:
+        weight = np.broadcast_to(weight, shape)
+    if weight.dtype.kind == "b":
+        return (choose.plain if x.__class__ is np.ndarray else choose)(weight, x), weight
+    mask = weight != 0
+    dtype = spec_of(x).dtype
+    return choose(mask, x) * (weight if dtype is None else weight.astype(dtype)), mask
 
 
 def any_to(mask, shape):
@@ -112,7 +125,7 @@ def masked_pull(node, ybar, saved):
             if x is None:
                 out.append(None)
                 continue
-            active = np.broadcast_to(value(weights[i]), shape) & mask
+            active = (np.broadcast_to(value(weights[i]), shape) != 0) & mask
             out.append(Masked(x.value, any_to(active, shape_of(x.value))))
         return out
     probe = np.where(mask, 1.0 + np.arange(mask.size).reshape(mask.shape) * 0.6180339887498949 % 1.0, 0.0)

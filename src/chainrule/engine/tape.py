@@ -14,7 +14,10 @@ Nothing here knows any NumPy function by name: `chainrule.rules` does.
 import itertools
 from operator import attrgetter
 
+import numpy as np
+
 from chainrule.engine import level as _level
+from chainrule.engine.boxed import Boxed
 from chainrule.engine.cotangent import LAZY, Masked, Slots
 from chainrule.engine.pulls import float_residuals, masked_pull
 
@@ -83,7 +86,10 @@ def reachable(node):
     return order
 
 
-def pull_back(node, seed, *, free=False, record=None, visit=None):
+choices = set()  # levels of running transforms on whose tapes some `select` rule is
+
+
+def pull_back(node, seed, *, free=False, record=None, visit=None, masks=None):
     """Return {leaf: cotangent} of all leaves that `node` depends on, given `node`'s own cotangent `seed`.
 
     A node is visited once, after all nodes that use it: its serial is smaller than theirs, and the newest comes first.
@@ -92,12 +98,35 @@ def pull_back(node, seed, *, free=False, record=None, visit=None):
     `free` drops the residuals as they are used (the nodes can't be pulled through again); `record(node, saved)` gives
     the residuals as Variables: the pullbacks' own operations are then recorded; `visit(node, ybar)` is told each
     cotangent.
+
+    `masks` tells whether the cotangents of a choice carry their mask along (see `cotangent.Masked`). What a mask
+    prevents is 0 * inf in a branch that was not taken, and that NaN reaches the leaves, unless a further choice drops
+    it. So where nothing is recorded, the pass is run without masks, and once more with them only if a leaf is NaN.
+    Where something is recorded (`record`, or boxed cotangents), derivatives of this pass need the selections.
     """
+    if masks is None:
+        seeds = seed if isinstance(seed, list) else (seed,)
+        masks = record is not None or any([isinstance(s, Boxed) for s in seeds])
+    leaves, chose = one_pass(node, seed, free, record, visit, masks)
+    if chose and not masks and any([has_nan(x) for x in leaves.values()]):
+        leaves, _ = one_pass(node, seed, free, record, visit, True)
+    return leaves
+
+
+def has_nan(x):
+    """Tell whether an entry is NaN; in most cases the sum tells that none is."""
+    total = np.add.reduce(x, axis=None) if x.__class__ is np.ndarray else x
+    return bool(total != total) or not (total - total == 0) and bool(np.isnan(x).any())
+
+
+def one_pass(node, seed, free, record, visit, masks):
+    """Run one backward pass; return the cotangents of the leaves, and whether there was a choice on the way."""
     order = reachable(node)
     bars = {node: seed}
     leaves = {}
     take, lazy = bars.pop, LAZY
     plain = visit is None and record is None
+    chose = False
     ybar = xbar = xbars = None
     _level.hold_gc()
     try:
@@ -108,7 +137,10 @@ def pull_back(node, seed, *, free=False, record=None, visit=None):
                 if ybar is None:
                     continue
                 parents = n.parents
-                if plain and ybar.__class__ not in lazy and parents:
+                if ybar.__class__ in lazy and not (masks and ybar.__class__ is Masked):
+                    chose = chose or ybar.__class__ is Masked
+                    ybar = ybar.dense()
+                if plain and parents and ybar.__class__ is not Masked:
                     try:
                         xbars = n.pull(ybar, n.saved)
                     except (ZeroDivisionError, OverflowError):  # Python floats in the rule: again, as NumPy's floats
@@ -134,17 +166,17 @@ def pull_back(node, seed, *, free=False, record=None, visit=None):
                 ybar = xbar = xbars = None  # locals count as owners of what they hold
     finally:
         _level.release_gc()
-    return leaves
+    return leaves, chose
 
 
 def unusual(n, ybar, leaves, record, visit):
-    """Pull back through a node where something is asked beyond the plain pull: leaves, lazy cotangents, records."""
+    """Pull back through a node where something is asked beyond the plain pull: leaves, masks, records, visits."""
     saved = n.saved
     masked = ybar.__class__ is Masked and bool(n.parents)
-    if ybar.__class__ in LAZY and not masked:
-        ybar = ybar.dense()
+    if ybar.__class__ is Masked and not masked:
+        ybar = ybar.value
     if visit is not None:
-        visit(n, ybar.dense() if masked else ybar)
+        visit(n, ybar.value if masked else ybar)
     if not n.parents:
         if n.rule is None:
             leaves[n] = ybar

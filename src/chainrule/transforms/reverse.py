@@ -10,7 +10,7 @@ from chainrule import tree
 from chainrule.engine import level as _level
 from chainrule.engine.boxed import Boxed
 from chainrule.engine.spec import fit, ones_of, shape_of, spec_of, zeros_of
-from chainrule.engine.tape import Node, leaf, pull_back
+from chainrule.engine.tape import Node, choices, leaf, pull_back
 from chainrule.engine.variable import Variable, fresh
 from chainrule.errors import HolomorphicError, NotDifferentiableError, NotScalarError, ShapeError
 from chainrule.transforms.common import (
@@ -33,7 +33,7 @@ class Tape:
     `outputs` are the values one level down, in `out_structure`; `roots` the nodes that made them (None for constants).
     """
 
-    __slots__ = ("aux", "chosen", "f", "leaves", "nodes", "out_structure", "outputs", "points", "roots", "structures")
+    __slots__ = ("aux", "chose", "chosen", "f", "leaves", "nodes", "out_structure", "outputs", "points", "roots", "structures")
 
     def __init__(self, f, chosen, args, kwargs, has_aux=False, keep=False):
         """Run `f`. With `keep` the tape outlives this call: arrays that the user also holds are copied."""
@@ -62,6 +62,8 @@ class Tape:
                 leaves, self.out_structure = [out], None
             else:
                 leaves, self.out_structure = tree.flatten(out)
+            self.chose = level in choices  # a pass may have to be run twice then: nothing is freed
+            choices.discard(level)
             self.outputs, self.roots = [], []
             for y in leaves:
                 y = output_point(y, f)
@@ -84,13 +86,14 @@ class Tape:
     def pull(self, seeds, free=False):
         """Return the cotangents of the points, given those of the outputs (None: not used), one list per argument."""
         pairs = [(r, s) for r, s in zip(self.roots, seeds, strict=True) if r is not None and s is not None]
+        masks = any([isinstance(v, Boxed) for v in (*self.outputs, *seeds)])
         if not pairs:
             bars = {}
         elif len(pairs) == 1:
-            bars = pull_back(pairs[0][0], pairs[0][1], free=free)
+            bars = pull_back(*pairs[0], free=free and not self.chose, masks=masks)
         else:
-            roots = tuple([r for r, _ in pairs])
-            bars = pull_back(Node(roots, lambda ybar, saved: ybar, None, _JOIN), [s for _, s in pairs], free=free)
+            root = Node(tuple([r for r, _ in pairs]), lambda ybar, saved: ybar, None, _JOIN)
+            bars = pull_back(root, [s for _, s in pairs], free=free and not self.chose, masks=masks)
         handed = {id(s) for s in seeds}
         return [
             [
