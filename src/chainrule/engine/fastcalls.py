@@ -114,6 +114,11 @@ def spread_run(rule):
     return run
 
 
+def wanted_of(nodes):
+    """Return the numbers of the operands that have a node."""
+    return tuple([i for i, n in enumerate(nodes) if n is not None])
+
+
 def select_run(rule):
     """Return what runs a function that chooses between its operands (where, maximum, clip), after binding."""
 
@@ -125,10 +130,11 @@ def select_run(rule):
         y = rule.apply(xs, params)
         if not inexact(y) or y.__class__ is tuple:
             return dispatch(rule, operands, params)
-        wanted = tuple([i for i, n in enumerate(nodes) if n is not None])
-        pull = Pull(rule, wanted, y, xs, params)
+        pull = Pull(rule, wanted_of(nodes), y, xs, params)
         choices.add(lv)
-        return record(y, nodes, pull, pull.residuals(y, xs), rule, lv)
+        keep = rule.residuals.get(pull.wanted) or rule.keeps(pull.wanted)
+        saved = tuple([v if k else None for v, k in zip((y, *xs), keep)])  # noqa: B905 (strict costs time)
+        return record(y, nodes, pull, saved, rule, lv)
 
     return run
 

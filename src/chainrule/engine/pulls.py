@@ -14,7 +14,10 @@ class Pull:
 
     def __init__(self, rule, wanted, y, xs, params):
         self.rule, self.wanted = rule, wanted
-        self.specs = tuple([spec_of(x) if i in wanted else None for i, x in enumerate(xs)])
+        specs = [None] * len(xs)
+        for i in wanted:
+            specs[i] = spec_of(xs[i])
+        self.specs = specs
         self.params = {k: frozen_param(v) for k, v in params.items()} if params else params
 
     def residuals(self, y, xs):
@@ -44,8 +47,12 @@ class Pull:
             shape = shape_of(ybar)
             for i in self.wanted:
                 xbar, mask = taken(masks[i], ybar, shape)
-                xbar = fit_broadcast(xbar, self.specs[i])
-                xbars[i] = Masked(xbar, any_to(mask, self.specs[i].shape))
+                spec = self.specs[i]
+                if spec.shape != shape:
+                    xbar, mask = fit_broadcast(xbar, spec), any_to(mask, spec.shape)
+                elif getattr(xbar, "dtype", None) is not spec.dtype:
+                    xbar = fit(xbar, spec)
+                xbars[i] = Masked(xbar, mask)
         elif rule.spread:
             y, *xs = saved
             parts = rule.vjps[0](ybar, y, tuple(xs), **self.params)

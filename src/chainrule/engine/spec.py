@@ -120,6 +120,10 @@ def real_part(x):
 @primitive
 def choose(mask, x):
     """Return `x` where `mask` holds and zero elsewhere, whatever `x` is there (NaN too)."""
+    if x.__class__ is np.ndarray:
+        y = np.zeros(x.shape, x.dtype)
+        np.copyto(y, x, where=mask)
+        return y
     y = np.zeros(np.shape(x), getattr(x, "dtype", None) or np.dtype(type(x)))
     np.copyto(y, x, where=mask)
     return y if y.ndim else y[()]
