@@ -9,6 +9,7 @@ from chainrule.engine.dual import Dual
 from chainrule.engine.function import Function
 from chainrule.engine.level import no_grad
 from chainrule.engine.variable import Variable
+from chainrule.rules.gates import relu, sigmoid
 from chainrule.testing import check_grads
 from chainrule.transforms import (
     elementwise_grad,
@@ -38,6 +39,8 @@ __all__ = [
     "jvp",
     "linearize",
     "no_grad",
+    "relu",
+    "sigmoid",
     "stop_gradient",
     "value",
     "value_and_grad",

@@ -2,11 +2,25 @@
 
 Each line: a function, then its partial derivative in each input, given the output y and the inputs. Prefer y where
 it is cheaper or more exact. ``domain`` is where the rule holds; the tests draw their inputs from it.
+
+Choices at kinks are those of ``docs/policies.md``. Complex numbers and their parts are in `rules.complexes`, choices
+between operands (maximum, where, clip) in `rules.choices`, sinc and the Bessel function in `rules.series`.
 """
+
+import math
 
 import numpy as np
 
-from chainrule.engine.rule import constant, elementwise
+from chainrule.engine.boxed import value
+from chainrule.engine.rule import composite, constant, elementwise, linear
+from chainrule.engine.spec import choose, primitive, spec_of, sum_to
+from chainrule.rules.gates import sigmoid
+
+LN2, LN10 = math.log(2), math.log(10)
+DEGREE = math.pi / 180
+
+
+# -- formulas of more than a line --------------------------------------------------------------------------------------
 
 
 def power_da(y, a, b):
@@ -19,28 +33,172 @@ def power_da(y, a, b):
 
 def power_db(y, a, b):
     """d/db a**b = a**b log a; its limit 0 at a = 0, b > 0."""
-    zero = a == 0
-    return y * np.log(a + zero)
+    log_a = np.log(a + (a == 0))
+    if a.__class__ is float or a.__class__ is int:  # a Python number leaves the dtype to b
+        log_a = float(log_a)
+    return y * log_a
+
+
+@primitive
+def reciprocal_or_zero(x):
+    """Return 1 / x, and 0 where x is 0.
+
+    For a derivative at a point of a cone's tip (hypot at 0), where 0 is the subgradient taken. Its own derivative there
+    is infinite, so a second derivative, which does not exist, comes out as NaN and not as a finite number.
+    """
+    return np.divide(1, x + (x == 0)) * (x != 0)
+
+
+def arctan2_partial(a, b):
+    """Return a / (a**2 + b**2) without squaring: the squares of 1e200 overflow."""
+    r = reciprocal_or_zero(np.hypot(a, b))
+    return a * r * r
+
+
+def share(a, b, scale=1):
+    """Return e**a / (e**a + e**b), for other bases than e with their logarithm as `scale`.
+
+    Written as a sigmoid it is smooth where a equals b, and neither overflows nor cancels. Where both are the same
+    infinity the sum is infinite whatever happens near by: 0.
+    """
+    d = a - b
+    y = sigmoid(d if scale == 1 else scale * d)
+    plain = value(d)
+    nan = plain != plain
+    if nan if nan.__class__ is bool else nan.any():
+        return choose(np.logical_not(nan & (value(a) == value(b))), y)
+    return y
+
+
+def arcsinh_dx(y, x):
+    """1 / sqrt(1 + x**2) without squaring; for complex x on the plane cut as arcsinh is."""
+    if spec_of(x).kind == "c":
+        return 1 / (np.sqrt(1 + 1j * x) * np.sqrt(1 - 1j * x))
+    return 1 / np.hypot(1, x)
 
 
 # fmt: off
-elementwise(np.add,      lambda y, a, b: 1,                 lambda y, a, b: 1)
-elementwise(np.subtract, lambda y, a, b: 1,                 lambda y, a, b: -1)
-elementwise(np.multiply, lambda y, a, b: b,                 lambda y, a, b: a)
-elementwise(np.divide,   lambda y, a, b: 1 / b,             lambda y, a, b: -y / b)
-elementwise(np.power,    power_da,                          power_db,                     domain=((0.2, 3), (-2, 3)))
-elementwise(np.negative, lambda y, x: -1)
-elementwise(np.positive, lambda y, x: 1)
-elementwise(np.exp,      lambda y, x: y)
-elementwise(np.log,      lambda y, x: 1 / x,                                              domain=(0.1, 4))
-elementwise(np.sin,      lambda y, x: np.cos(x))
-elementwise(np.cos,      lambda y, x: -np.sin(x))
-elementwise(np.tanh,     lambda y, x: 1 - y * y)
-elementwise(np.sqrt,     lambda y, x: 0.5 / y,                                            domain=(0.1, 4))
-elementwise(np.square,   lambda y, x: 2 * x)
-elementwise(np.reciprocal, lambda y, x: -y * y,                                           domain=(0.2, 4))
-constant(np.floor, np.ceil, np.trunc, np.rint, np.sign, np.signbit)
+# -- arithmetic --------------------------------------------------------------------------------------------------------
+elementwise(np.add,          lambda y, a, b: 1,                   lambda y, a, b: 1)
+elementwise(np.subtract,     lambda y, a, b: 1,                   lambda y, a, b: -1)
+elementwise(np.multiply,     lambda y, a, b: b,                   lambda y, a, b: a)
+elementwise(np.divide,       lambda y, a, b: 1 / b,               lambda y, a, b: -y / b,
+            domain=((-2, 2), (0.3, 2)))
+elementwise(np.power,        power_da,                            power_db,        domain=((0.2, 3), (-2, 3)))
+elementwise(np.float_power,  power_da,                            power_db,        domain=((0.2, 3), (-2, 3)))
+elementwise(np.remainder,    lambda y, a, b: 1,                   lambda y, a, b: -np.floor_divide(a, b),
+            domain=((3.1, 3.9), (1.2, 1.5)), complex=False)
+elementwise(np.fmod,         lambda y, a, b: 1,                   lambda y, a, b: -np.rint((a - y) / b),
+            domain=((-3.9, -3.1), (1.2, 1.5)), complex=False)
+elementwise(np.negative,     lambda y, x: -1)
+elementwise(np.positive,     lambda y, x: 1)
+elementwise(np.square,       lambda y, x: 2 * x)
+elementwise(np.reciprocal,   lambda y, x: -y * y,                 domain=(0.2, 4))
+elementwise(np.sqrt,         lambda y, x: 0.5 / y,                domain=(0.1, 4))
+elementwise(np.cbrt,         lambda y, x: 1 / (3 * y * y),        domain=(0.1, 4), complex=False)
+elementwise(np.fabs,         lambda y, x: np.sign(x),             domain=(0.1, 4), complex=False)
+elementwise(np.hypot,        lambda y, a, b: a * reciprocal_or_zero(y), lambda y, a, b: b * reciprocal_or_zero(y),
+            complex=False)
+elementwise(reciprocal_or_zero, lambda y, x: -1 / (x * x),        domain=(0.2, 3))
+
+# -- exponentials and logarithms ---------------------------------------------------------------------------------------
+elementwise(np.exp,          lambda y, x: y)
+elementwise(np.exp2,         lambda y, x: y * LN2)
+elementwise(np.expm1,        lambda y, x: np.exp(x))              # y + 1 would cancel far below 0
+elementwise(np.log,          lambda y, x: 1 / x,                  domain=(0.1, 4))
+elementwise(np.log2,         lambda y, x: 1 / (LN2 * x),          domain=(0.1, 4))
+elementwise(np.log10,        lambda y, x: 1 / (LN10 * x),         domain=(0.1, 4))
+elementwise(np.log1p,        lambda y, x: 1 / (1 + x),            domain=(-0.8, 4))
+elementwise(np.logaddexp,    lambda y, a, b: share(a, b), lambda y, a, b: share(b, a), complex=False)
+elementwise(np.logaddexp2,   lambda y, a, b: share(a, b, LN2), lambda y, a, b: share(b, a, LN2),
+            complex=False)
+
+# -- trigonometric and hyperbolic --------------------------------------------------------------------------------------
+elementwise(np.sin,          lambda y, x: np.cos(x))
+elementwise(np.cos,          lambda y, x: -np.sin(x))
+elementwise(np.tan,          lambda y, x: 1 + y * y,              domain=(-1.2, 1.2))
+# The roots are taken apart: exact near +-1, without overflow, and on the plane cut as the functions are.
+elementwise(np.arcsin,       lambda y, x: 1 / (np.sqrt(1 - x) * np.sqrt(1 + x)),  domain=(-0.9, 0.9))
+elementwise(np.arccos,       lambda y, x: -1 / (np.sqrt(1 - x) * np.sqrt(1 + x)), domain=(-0.9, 0.9))
+elementwise(np.arctan,       lambda y, x: 1 / (1 + x * x))
+elementwise(np.arctan2,      lambda y, a, b: arctan2_partial(b, a), lambda y, a, b: -arctan2_partial(a, b),
+            domain=(0.5, 2), complex=False)
+elementwise(np.sinh,         lambda y, x: np.cosh(x))
+elementwise(np.cosh,         lambda y, x: np.sinh(x))
+elementwise(np.tanh,         lambda y, x: 1 - y * y)
+elementwise(np.arcsinh,      arcsinh_dx)
+elementwise(np.arccosh,      lambda y, x: 1 / (np.sqrt(x - 1) * np.sqrt(x + 1)),  domain=(1.2, 4))
+elementwise(np.arctanh,      lambda y, x: 1 / ((1 - x) * (1 + x)),                domain=(-0.9, 0.9))
+elementwise(np.deg2rad,      lambda y, x: DEGREE,                 complex=False)
+elementwise(np.radians,      lambda y, x: DEGREE,                 complex=False)
+elementwise(np.rad2deg,      lambda y, x: 1 / DEGREE,             complex=False)
+elementwise(np.degrees,      lambda y, x: 1 / DEGREE,             complex=False)
+
+# -- parts of a floating-point number ----------------------------------------------------------------------------------
+elementwise(np.copysign,     lambda y, a, b: np.copysign(np.sign(a), b) * np.sign(a), lambda y, a, b: 0,
+            domain=(0.3, 2), complex=False)
+elementwise(np.nextafter,    lambda y, a, b: 1,                   lambda y, a, b: 0, complex=False)
+# fmt: on
+
+
+@primitive
+def fraction(x):
+    """Return the fractional part, with the sign of x."""
+    return np.modf(x)[0]
+
+
+@primitive
+def mantissa(x):
+    """Return x scaled by a power of two into [0.5, 1)."""
+    return np.frexp(x)[0]
+
+
+def mantissa_dx(y, x):
+    """The power of two that x was scaled by."""
+    x = value(x)
+    return np.ldexp(np.ones_like(x), -np.frexp(x)[1])
+
+
+elementwise(fraction, lambda y, x: 1, domain=(0.1, 0.9), complex=False)
+elementwise(mantissa, mantissa_dx, domain=(1.1, 1.9), complex=False)
+
+
+@composite(np.modf)
+def modf(x, /):
+    """Take the fractional part, which has derivative 1, from the integral one, which is constant."""
+    return fraction(x), np.trunc(x)
+
+
+@composite(np.frexp)
+def frexp(x, /):
+    """Take the mantissa, and the exponent, which is an integer."""
+    return mantissa(x), np.frexp(value(x))[1]
+
+
+@composite(np.divmod)
+def divmod_(x1, x2, /):
+    """Take the whole quotient, which is constant, and the remainder."""
+    return np.floor_divide(x1, x2), np.remainder(x1, x2)
+
+
+linear(  # y = x * 2**i, and i an integer
+    np.ldexp,
+    lambda ybar, y, x, i=None: sum_to(np.ldexp(ybar, i), x.shape),
+    bind=lambda x1, x2: ((x1,), {"i": value(x2)}),
+    apply=lambda operands, params: np.ldexp(operands[0], params["i"]),
+    complex=False,
+)
+
+
+# -- without a derivative, or with derivative zero ---------------------------------------------------------------------
+
+
+# fmt: off
+constant(np.floor, np.ceil, np.trunc, np.rint, np.floor_divide, np.signbit, np.spacing)
 constant(np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
 constant(np.logical_and, np.logical_or, np.logical_xor, np.logical_not)
-constant(np.isfinite, np.isinf, np.isnan)
+constant(np.isfinite, np.isinf, np.isnan, np.isnat, np.isneginf, np.isposinf, np.iscomplex, np.isreal)
+# of integers only, which carry no derivative; NumPy itself refuses floats
+constant(np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert, np.left_shift, np.right_shift, np.gcd, np.lcm)
+constant(np.bitwise_count, *{np.round, np.around}, *{np.fix} - {np.trunc})  # which are aliases depends on NumPy
 # fmt: on

@@ -8,25 +8,13 @@ import numpy as np
 
 from chainrule.engine.boxed import value
 from chainrule.engine.indexing import scatter
-from chainrule.engine.rule import composite, elementwise, rule
+from chainrule.engine.rule import composite, rule
 from chainrule.engine.spec import cast_to, choose, primitive, real_part, shape_of, spec_of
 from chainrule.errors import OutArgumentError, UnsupportedArgumentError
+from chainrule.rules.elementwise import reciprocal_or_zero
 from chainrule.rules.reductions import HALF, SINGLE, axes_of, count, mean_adjoint, reduced, restore
 
 # -- var and std -------------------------------------------------------------------------------------------------------
-
-
-@primitive
-def reciprocal_or_zero(x):
-    """Return 1 / x, and 0 where x is 0.
-
-    For the derivative of a root at 0, where 0 is the subgradient taken. Its own derivative there is infinite, so a
-    second derivative, which does not exist, comes out as NaN and not as a finite number.
-    """
-    return np.divide(1, x + (x == 0).astype(x.dtype)) * (x != 0).astype(x.dtype)
-
-
-elementwise(reciprocal_or_zero, lambda y, x: -1 / (x * x), domain=(0.2, 3))
 
 
 def deviation(x, axis, where):
