@@ -37,6 +37,8 @@ def stack_back(ybar, y, xs, axis=0, dtype=None, casting="same_kind"):
 
 
 linear(np.concatenate, concatenate_back, spread=True)
+
+
 def fast_stack(xs, params):
     """Stack plain arrays or numbers along a new first axis in a third of `np.stack`'s time, with the same result."""
     if params or any(x.__class__ not in PLAIN for x in xs):
