@@ -70,6 +70,22 @@ def share(a, b, scale=1):
     return y
 
 
+def bounded(y):
+    """Return an exponential with its overflows as a huge float: 0 times it is 0, as it is of the finite truth.
+
+    So ``1 / (1 + exp(-x))`` far in its tail has the derivative 0, and not 0 * inf. The bound is 2**-20 of the largest
+    float, which leaves room for factors on the way in forward mode.
+    """
+    v = value(y)
+    if v.__class__ is np.ndarray:
+        if v.dtype.kind == "c" or not v.size or np.maximum.reduce(v, axis=None) < np.inf:
+            return y
+    elif v.__class__ is complex or v < np.inf or v.dtype.kind == "c":
+        return y
+    limit = np.ldexp(np.finfo(v.dtype).max, -20)
+    return np.clip(y, -limit, limit)
+
+
 def arcsinh_dx(y, x):
     """1 / sqrt(1 + x**2) without squaring; for complex x on the plane cut as arcsinh is."""
     if spec_of(x).kind == "c":
@@ -102,9 +118,9 @@ elementwise(np.hypot,        lambda y, a, b: a * reciprocal_or_zero(y), lambda y
 elementwise(reciprocal_or_zero, lambda y, x: -1 / (x * x),        domain=(0.2, 3))
 
 # -- exponentials and logarithms ---------------------------------------------------------------------------------------
-elementwise(np.exp,          lambda y, x: y)
-elementwise(np.exp2,         lambda y, x: y * LN2)
-elementwise(np.expm1,        lambda y, x: np.exp(x))              # y + 1 would cancel far below 0
+elementwise(np.exp,          lambda y, x: bounded(y))
+elementwise(np.exp2,         lambda y, x: bounded(y) * LN2)
+elementwise(np.expm1,        lambda y, x: bounded(np.exp(x)))     # y + 1 would cancel far below 0
 elementwise(np.log,          lambda y, x: 1 / x,                  domain=(0.1, 4))
 elementwise(np.log2,         lambda y, x: 1 / (LN2 * x),          domain=(0.1, 4))
 elementwise(np.log10,        lambda y, x: 1 / (LN10 * x),         domain=(0.1, 4))
@@ -123,8 +139,8 @@ elementwise(np.arccos,       lambda y, x: -1 / (np.sqrt(1 - x) * np.sqrt(1 + x))
 elementwise(np.arctan,       lambda y, x: 1 / (1 + x * x))
 elementwise(np.arctan2,      lambda y, a, b: arctan2_partial(b, a), lambda y, a, b: -arctan2_partial(a, b),
             domain=(0.5, 2), complex=False)
-elementwise(np.sinh,         lambda y, x: np.cosh(x))
-elementwise(np.cosh,         lambda y, x: np.sinh(x))
+elementwise(np.sinh,         lambda y, x: bounded(np.cosh(x)))
+elementwise(np.cosh,         lambda y, x: bounded(np.sinh(x)))
 elementwise(np.tanh,         lambda y, x: 1 - y * y)
 elementwise(np.arcsinh,      arcsinh_dx)
 elementwise(np.arccosh,      lambda y, x: 1 / (np.sqrt(x - 1) * np.sqrt(x + 1)),  domain=(1.2, 4))
