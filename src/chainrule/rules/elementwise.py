@@ -77,10 +77,8 @@ def bounded(y):
     float, which leaves room for factors on the way in forward mode.
     """
     v = value(y)
-    if v.__class__ is np.ndarray:
-        if v.dtype.kind == "c" or not v.size or np.maximum.reduce(v, axis=None) < np.inf:
-            return y
-    elif v.__class__ is complex or v < np.inf or v.dtype.kind == "c":
+    total = np.add.reduce(v, axis=None) if v.__class__ is np.ndarray else v  # finite if all entries are
+    if total - total == 0 or v.__class__ is complex or v.dtype.kind == "c":
         return y
     limit = np.ldexp(np.finfo(v.dtype).max, -20)
     return np.clip(y, -limit, limit)
