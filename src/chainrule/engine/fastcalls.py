@@ -69,12 +69,12 @@ def linear_run(rule):
 
 
 def opened(operands):
-    """Return level, values and nodes of operands that are Variables of one level or plain, or None for all else."""
+    """Return level, values, nodes and numbers of the traced operands, if they are of one tape; None for all else."""
     if level.paused:
         return None
     lv = None
-    xs, nodes = [], []
-    for o in operands:
+    xs, nodes, wanted = [], [], []
+    for i, o in enumerate(operands):
         kind = o.__class__
         if kind is Variable:
             if lv is None:
@@ -83,12 +83,13 @@ def opened(operands):
                 return None
             xs.append(o.data)
             nodes.append(o.aux)
+            wanted.append(i)
         elif kind in PLAIN or o is None:
             xs.append(o)
             nodes.append(None)
         else:
             return None
-    return None if lv is None else (lv, tuple(xs), tuple(nodes))
+    return None if lv is None else (lv, xs, nodes, wanted)
 
 
 def spread_run(rule):
@@ -99,24 +100,22 @@ def spread_run(rule):
         parts = opened(operands)
         if parts is None:
             return dispatch(rule, operands, params)
-        lv, xs, nodes = parts
+        lv, xs, nodes, wanted = parts
         y = rule.apply(xs, params)
         if not inexact(y):
             return dispatch(rule, operands, params)
-        specs = tuple([spec_of(x) for x in xs])
+        specs = [spec_of(x) for x in xs]
 
         def pull(ybar, saved):
-            bars = adjoint(ybar, None, specs, **params)
-            return [None if p is None else fit(b, s) for p, b, s in zip(nodes, bars, specs, strict=True)]
+            bars = list(adjoint(ybar, None, specs, **params))
+            for i in wanted:
+                if getattr(bars[i], "dtype", None) is not specs[i].dtype:
+                    bars[i] = fit(bars[i], specs[i])
+            return bars
 
         return record(y, nodes, pull, (None, *specs), rule, lv)
 
     return run
-
-
-def wanted_of(nodes):
-    """Return the numbers of the operands that have a node."""
-    return tuple([i for i, n in enumerate(nodes) if n is not None])
 
 
 def select_run(rule):
@@ -126,17 +125,40 @@ def select_run(rule):
         parts = opened(operands)
         if parts is None:
             return dispatch(rule, operands, params)
-        lv, xs, nodes = parts
+        lv, xs, nodes, wanted = parts
         y = rule.apply(xs, params)
-        if not inexact(y) or y.__class__ is tuple:
+        if not inexact(y):
             return dispatch(rule, operands, params)
-        pull = Pull(rule, wanted_of(nodes), y, xs, params)
+        wanted = tuple(wanted)
+        pull = _new(Pull)
+        pull.rule, pull.wanted = rule, wanted
+        pull.params = {k: frozen_param(v) for k, v in params.items()} if params else params
+        pull.specs = like_result(y, xs, wanted)
         choices.add(lv)
-        keep = rule.residuals.get(pull.wanted) or rule.keeps(pull.wanted)
-        saved = tuple([v if k else None for v, k in zip((y, *xs), keep)])  # noqa: B905 (strict costs time)
+        saved = [y, *xs]
+        for i, keep in enumerate(rule.keeps(wanted)):
+            if i < len(saved):
+                if not keep:
+                    saved[i] = None
+                elif i and nodes[i - 1] is None and saved[i].__class__ is np.ndarray:
+                    saved[i] = held(saved[i])
         return record(y, nodes, pull, saved, rule, lv)
 
     return run
+
+
+def like_result(y, xs, wanted):
+    """Return the specs of the wanted operands; most have the shape and dtype of the result, and share one."""
+    specs = [None] * len(xs)
+    same = spec_of(y)
+    array = y.__class__ is np.ndarray
+    for i in wanted:
+        x = xs[i]
+        if array and x.__class__ is np.ndarray and x.shape == same.shape and x.dtype is same.dtype:
+            specs[i] = same
+        else:
+            specs[i] = spec_of(x)
+    return specs
 
 
 def linear_pull(adjoint, spec, params):

@@ -120,10 +120,8 @@ def real_part(x):
 @primitive
 def choose(mask, x):
     """Return `x` where `mask` holds and zero elsewhere, whatever `x` is there (NaN too)."""
-    if x.__class__ is np.ndarray:
-        y = np.zeros(x.shape, x.dtype)
-        np.copyto(y, x, where=mask)
-        return y
+    if x.__class__ is np.ndarray and np.shape(mask) == x.shape:
+        return np.where(mask, x, 0.0)
     y = np.zeros(np.shape(x), getattr(x, "dtype", None) or np.dtype(type(x)))
     np.copyto(y, x, where=mask)
     return y if y.ndim else y[()]
