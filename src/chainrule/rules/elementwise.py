@@ -84,6 +84,13 @@ def bounded(y):
     return np.clip(y, -limit, limit)
 
 
+def arctan_dx(y, x):
+    """1 / (1 + x**2); for complex x by factors, since the square of a huge one has no direction."""
+    if spec_of(x).kind == "c":
+        return 1 / (1 + 1j * x) / (1 - 1j * x)
+    return 1 / (1 + x * x)
+
+
 def arcsinh_dx(y, x):
     """1 / sqrt(1 + x**2) without squaring; for complex x on the plane cut as arcsinh is."""
     if spec_of(x).kind == "c":
@@ -134,7 +141,7 @@ elementwise(np.tan,          lambda y, x: 1 + y * y,              domain=(-1.2, 
 # The roots are taken apart: exact near +-1, without overflow, and on the plane cut as the functions are.
 elementwise(np.arcsin,       lambda y, x: 1 / (np.sqrt(1 - x) * np.sqrt(1 + x)),  domain=(-0.9, 0.9))
 elementwise(np.arccos,       lambda y, x: -1 / (np.sqrt(1 - x) * np.sqrt(1 + x)), domain=(-0.9, 0.9))
-elementwise(np.arctan,       lambda y, x: 1 / (1 + x * x))
+elementwise(np.arctan,       arctan_dx)
 elementwise(np.arctan2,      lambda y, a, b: arctan2_partial(b, a), lambda y, a, b: -arctan2_partial(a, b),
             domain=(0.5, 2), complex=False)
 elementwise(np.sinh,         lambda y, x: bounded(np.cosh(x)))
@@ -142,7 +149,7 @@ elementwise(np.cosh,         lambda y, x: bounded(np.sinh(x)))
 elementwise(np.tanh,         lambda y, x: 1 - y * y)
 elementwise(np.arcsinh,      arcsinh_dx)
 elementwise(np.arccosh,      lambda y, x: 1 / (np.sqrt(x - 1) * np.sqrt(x + 1)),  domain=(1.2, 4))
-elementwise(np.arctanh,      lambda y, x: 1 / ((1 - x) * (1 + x)),                domain=(-0.9, 0.9))
+elementwise(np.arctanh,      lambda y, x: 1 / (1 - x) / (1 + x),                  domain=(-0.9, 0.9))
 elementwise(np.deg2rad,      lambda y, x: DEGREE,                 complex=False)
 elementwise(np.radians,      lambda y, x: DEGREE,                 complex=False)
 elementwise(np.rad2deg,      lambda y, x: 1 / DEGREE,             complex=False)
