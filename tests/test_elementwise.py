@@ -55,6 +55,24 @@ def test_derivative_keeps_its_digits_far_out(f, x, expected):
     assert_allclose(cr.jvp(f, (x,), (1.0,))[1], expected, rtol=rtol, atol=0)
 
 
+@pytest.mark.parametrize("f", [np.log, np.log2, np.log10, np.sqrt])
+def test_an_overflow_below_a_slow_function_is_nan_and_no_plausible_number(f):
+    x = np.array([800.0, 0.0])
+    with np.errstate(over="ignore", invalid="ignore"):
+        g = cr.elementwise_grad(lambda x: f(1 + np.exp(x)))(x)
+        tangent = cr.jvp(lambda x: f(1 + np.exp(x)), (x,), (np.ones(2),))[1]
+        scalar = cr.grad(lambda x: f(1 + np.exp(x)))(800.0)
+    assert np.isnan([g[0], tangent[0], scalar]).all()
+    assert np.isfinite([g[1], tangent[1]]).all()
+
+
+def test_an_overflow_in_a_denominator_is_a_tail():
+    f = lambda x: 1 / (1 + np.exp(-x))
+    with np.errstate(over="ignore"):
+        assert_array_equal(cr.elementwise_grad(f)(np.array([-800.0, 0.0])), [0.0, 0.25])
+        assert cr.grad(f)(-800.0) == cr.jvp(f, (-800.0,), (1.0,))[1] == 0.0
+
+
 def test_sinc_has_the_derivatives_of_its_series_at_zero():
     # sinc(x) = sum (-1)^k (pi x)^(2k) / (2k+1)!, so derivative 2k at 0 is (-1)^k pi^(2k) / (2k+1)
     expected = [0.0 if n % 2 else (-1) ** (n // 2) * math.pi**n / (n + 1) for n in range(1, 7)]

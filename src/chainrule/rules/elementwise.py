@@ -84,6 +84,17 @@ def bounded(y):
     return np.clip(y, -limit, limit)
 
 
+def reached(x):
+    """Return the argument of a slowly growing function with infinities as NaN.
+
+    After an overflow the slope 0 of a logarithm at infinity is not that of the finite truth: log(1 + exp(800)) has
+    slope 1. The value comes out as inf, and the derivative as NaN: never as a plausible number.
+    """
+    v = value(x)
+    total = np.add.reduce(v, axis=None) if v.__class__ is np.ndarray else v
+    return x if total - total == 0 else np.where(np.isinf(v), np.nan, x)
+
+
 def arctan_dx(y, x):
     """1 / (1 + x**2); for complex x by factors, since the square of a huge one has no direction."""
     if spec_of(x).kind == "c":
@@ -115,7 +126,7 @@ elementwise(np.negative,     lambda y, x: -1)
 elementwise(np.positive,     lambda y, x: 1)
 elementwise(np.square,       lambda y, x: 2 * x)
 elementwise(np.reciprocal,   lambda y, x: -y * y,                 domain=(0.2, 4))
-elementwise(np.sqrt,         lambda y, x: 0.5 / y,                domain=(0.1, 4))
+elementwise(np.sqrt,         lambda y, x: 0.5 / reached(y),       domain=(0.1, 4))
 elementwise(np.cbrt,         lambda y, x: 1 / (3 * y * y),        domain=(0.1, 4), complex=False)
 elementwise(np.fabs,         lambda y, x: np.sign(x),             domain=(0.1, 4), complex=False)
 elementwise(np.hypot,        lambda y, a, b: a * reciprocal_or_zero(y), lambda y, a, b: b * reciprocal_or_zero(y),
@@ -126,10 +137,10 @@ elementwise(reciprocal_or_zero, lambda y, x: -1 / (x * x),        domain=(0.2, 3
 elementwise(np.exp,          lambda y, x: bounded(y))
 elementwise(np.exp2,         lambda y, x: bounded(y) * LN2)
 elementwise(np.expm1,        lambda y, x: bounded(np.exp(x)))     # y + 1 would cancel far below 0
-elementwise(np.log,          lambda y, x: 1 / x,                  domain=(0.1, 4))
-elementwise(np.log2,         lambda y, x: 1 / (LN2 * x),          domain=(0.1, 4))
-elementwise(np.log10,        lambda y, x: 1 / (LN10 * x),         domain=(0.1, 4))
-elementwise(np.log1p,        lambda y, x: 1 / (1 + x),            domain=(-0.8, 4))
+elementwise(np.log,          lambda y, x: 1 / reached(x),         domain=(0.1, 4))
+elementwise(np.log2,         lambda y, x: 1 / (LN2 * reached(x)),  domain=(0.1, 4))
+elementwise(np.log10,        lambda y, x: 1 / (LN10 * reached(x)), domain=(0.1, 4))
+elementwise(np.log1p,        lambda y, x: 1 / (1 + reached(x)),   domain=(-0.8, 4))
 elementwise(np.logaddexp,    lambda y, a, b: share(a, b), lambda y, a, b: share(b, a), complex=False)
 elementwise(np.logaddexp2,   lambda y, a, b: share(a, b, LN2), lambda y, a, b: share(b, a, LN2),
             complex=False)
