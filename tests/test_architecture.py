@@ -15,7 +15,7 @@ PACKAGE = Path(cr.__file__).parent
 
 # from the top down: a package imports from lower rows, and from its own row as long as no cycle arises
 ROWS = (
-    ("chainrule", "__main__"),
+    ("chainrule", "__main__", "extend"),
     ("testing", "explain"),
     ("transforms", "program", "numpy"),
     ("rules",),
@@ -41,8 +41,8 @@ ENTRIES = {  # what a few of them need in addition, to register an operator, a u
 
 # fmt: off
 PUBLIC = [
-    "Dual", "Function", "Variable", "check_grads", "elementwise_grad", "explain", "grad", "hessian", "hvp", "jacobian",
-    "jvp", "linearize", "no_grad", "relu", "sigmoid", "stop_gradient", "value", "value_and_grad", "vjp",
+    "Dual", "Function", "Variable", "check_grads", "elementwise_grad", "explain", "extend", "grad", "hessian", "hvp",
+    "jacobian", "jvp", "linearize", "no_grad", "relu", "sigmoid", "stop_gradient", "value", "value_and_grad", "vjp",
 ]
 # fmt: on
 

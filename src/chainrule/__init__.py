@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from chainrule import extend
 from chainrule import numpy  # noqa: F401 (not in __all__: a star import would hide NumPy itself)
 from chainrule import rules as _rules  # noqa: F401
 from chainrule.engine.boxed import value
@@ -32,6 +33,7 @@ __all__ = [
     "check_grads",
     "elementwise_grad",
     "explain",
+    "extend",
     "grad",
     "hessian",
     "hvp",
