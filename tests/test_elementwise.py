@@ -229,6 +229,19 @@ def test_inverse_functions_are_cut_as_numpy_cuts_them(name, z):
     assert_allclose(np.ravel(ours)[0], expected, rtol=1e-10, atol=0 if expected else 1e-290)
 
 
+@pytest.mark.parametrize("name", ["arcsin", "arccos", "arcsinh", "arccosh", "arctan", "arctanh", "log", "sqrt"])
+@pytest.mark.parametrize("side", [1.0, -1.0])
+@pytest.mark.parametrize("x", [2.0, -2.0])
+def test_on_a_cut_the_derivative_is_that_of_numpys_side(name, x, side):
+    f = getattr(np, name)
+    along = name in ("arcsinh", "arctan")  # whose cuts are on the imaginary axis
+    z = complex(math.copysign(0.0, side), x) if along else complex(x, math.copysign(0.0, side))
+    h = 1e-3 * (1.0 if along else 1j) * side  # off the cut, to one side only
+    expected = (-11 * f(z) + 18 * f(z + h) - 9 * f(z + 2 * h) + 2 * f(z + 3 * h)) / (6 * h)
+    assert_allclose(np.ravel(cr.vjp(f, z)[1](1.0))[0], expected, atol=1e-8)
+    assert_allclose(np.ravel(cr.jvp(f, (z,), (1.0 + 0j,))[1])[0], expected, atol=1e-8)
+
+
 def test_real_and_imag_are_views_that_can_be_written():
     def f(x):
         z = x * (1 + 2j)

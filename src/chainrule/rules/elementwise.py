@@ -102,10 +102,20 @@ def arctan_dx(y, x):
     return 1 / (1 + x * x)
 
 
-def arcsinh_dx(y, x):
-    """1 / sqrt(1 + x**2) without squaring; for complex x on the plane cut as arcsinh is."""
+def arc_root(x):
+    """Return sqrt(1 - x**2) by its factors: exact near +-1, without overflow, and on the plane cut as arcsin is.
+
+    On a cut the sign of a zero imaginary part tells the side; 1 - x and 1 + x would lose it.
+    """
     if spec_of(x).kind == "c":
-        return 1 / (np.sqrt(1 + 1j * x) * np.sqrt(1 - 1j * x))
+        return np.sqrt(-(x - 1)) * np.sqrt(x - -1)
+    return np.sqrt(1 - x) * np.sqrt(1 + x)
+
+
+def arcsinh_dx(y, x):
+    """1 / sqrt(1 + x**2) without squaring; for complex x from y, which knows the side of a cut."""
+    if spec_of(x).kind == "c":
+        return 1 / np.cosh(y)
     return 1 / np.hypot(1, x)
 
 
@@ -149,9 +159,8 @@ elementwise(np.logaddexp2,   lambda y, a, b: share(a, b, LN2), lambda y, a, b: s
 elementwise(np.sin,          lambda y, x: np.cos(x))
 elementwise(np.cos,          lambda y, x: -np.sin(x))
 elementwise(np.tan,          lambda y, x: 1 + y * y,              domain=(-1.2, 1.2))
-# The roots are taken apart: exact near +-1, without overflow, and on the plane cut as the functions are.
-elementwise(np.arcsin,       lambda y, x: 1 / (np.sqrt(1 - x) * np.sqrt(1 + x)),  domain=(-0.9, 0.9))
-elementwise(np.arccos,       lambda y, x: -1 / (np.sqrt(1 - x) * np.sqrt(1 + x)), domain=(-0.9, 0.9))
+elementwise(np.arcsin,       lambda y, x: 1 / arc_root(x),        domain=(-0.9, 0.9))
+elementwise(np.arccos,       lambda y, x: -1 / arc_root(x),       domain=(-0.9, 0.9))
 elementwise(np.arctan,       arctan_dx)
 elementwise(np.arctan2,      lambda y, a, b: arctan2_partial(b, a), lambda y, a, b: -arctan2_partial(a, b),
             domain=(0.5, 2), complex=False)
@@ -159,7 +168,7 @@ elementwise(np.sinh,         lambda y, x: bounded(np.cosh(x)))
 elementwise(np.cosh,         lambda y, x: bounded(np.sinh(x)))
 elementwise(np.tanh,         lambda y, x: 1 - y * y)
 elementwise(np.arcsinh,      arcsinh_dx)
-elementwise(np.arccosh,      lambda y, x: 1 / (np.sqrt(x - 1) * np.sqrt(x + 1)),  domain=(1.2, 4))
+elementwise(np.arccosh,      lambda y, x: 1 / (np.sqrt(x - 1) * np.sqrt(x - -1)), domain=(1.2, 4))  # x + 1 loses -0j
 elementwise(np.arctanh,      lambda y, x: 1 / (1 - x) / (1 + x),                  domain=(-0.9, 0.9))
 elementwise(np.deg2rad,      lambda y, x: DEGREE,                 complex=False)
 elementwise(np.radians,      lambda y, x: DEGREE,                 complex=False)

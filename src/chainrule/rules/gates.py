@@ -88,7 +88,7 @@ def sigmoid(x: Any) -> Any:
     >>> cr.sigmoid(np.array([-800.0, 0.0, 800.0]))
     array([0. , 0.5, 1. ])
     >>> cr.grad(cr.sigmoid)(0.0)
-    np.float64(0.25)
+    0.25
     """
     x = as_float(x)
     negative = np.real(x) < 0
