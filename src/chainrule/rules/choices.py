@@ -24,49 +24,55 @@ def shares(first, second, tie):
 
 def is_nan(x):
     """Tell where x is NaN: where it differs from itself."""
-    return x != x
+    return np.asarray(x != x)
 
 
-def maximum_weights(y, a, b):
-    """The larger one is taken, and a NaN before all."""
-    a, b = value(a), value(b)
-    return nan_first(a > b, a < b, a, b)
-
-
-def minimum_weights(y, a, b):
-    """The smaller one is taken, and a NaN before all."""
-    a, b = value(a), value(b)
-    return nan_first(a < b, a > b, a, b)
+def decided(first, second):
+    """Tell whether each entry is taken from one of two operands: no tie, no NaN."""
+    either = first | second
+    return either if either.__class__ is bool else either.all()
 
 
 def nan_first(first, second, a, b):
-    """Complete the weights of two operands of which a NaN is taken."""
-    return shares(first | (is_nan(a) & ~np.asarray(is_nan(b))), second | (is_nan(b) & ~np.asarray(is_nan(a))),
-                  np.asarray(a == b) | (is_nan(a) & is_nan(b)))  # fmt: skip
-
-
-def fmax_weights(y, a, b):
-    """The larger one is taken, and a NaN only beside another."""
-    a, b = value(a), value(b)
-    return nan_last(a > b, a < b, a, b)
-
-
-def fmin_weights(y, a, b):
-    """The smaller one is taken, and a NaN only beside another."""
-    a, b = value(a), value(b)
-    return nan_last(a < b, a > b, a, b)
+    """Return the weights of two operands of which a NaN is taken before all."""
+    if decided(first, second):
+        return first, second
+    p, q = is_nan(a), is_nan(b)
+    return shares(first | (p & ~q), second | (q & ~p), np.asarray(a == b) | (p & q))
 
 
 def nan_last(first, second, a, b):
-    """Complete the weights of two operands of which a NaN is left out."""
-    return shares(first | (is_nan(b) & ~np.asarray(is_nan(a))), second | (is_nan(a) & ~np.asarray(is_nan(b))),
-                  np.asarray(a == b) | (is_nan(a) & is_nan(b)))  # fmt: skip
+    """Return the weights of two operands of which a NaN is taken only beside another."""
+    if decided(first, second):
+        return first, second
+    p, q = is_nan(a), is_nan(b)
+    return shares(first | (q & ~p), second | (p & ~q), np.asarray(a == b) | (p & q))
 
 
-select(np.maximum, maximum_weights, nin=2)
-select(np.minimum, minimum_weights, nin=2)
-select(np.fmax, fmax_weights, nin=2)
-select(np.fmin, fmin_weights, nin=2)
+def larger(complete):
+    """Return the weights of a maximum."""
+
+    def weights(y, a, b):
+        a, b = value(a), value(b)
+        return complete(a > b, a < b, a, b)
+
+    return weights
+
+
+def smaller(complete):
+    """Return the weights of a minimum."""
+
+    def weights(y, a, b):
+        a, b = value(a), value(b)
+        return complete(a < b, a > b, a, b)
+
+    return weights
+
+
+select(np.maximum, larger(nan_first), nin=2)
+select(np.minimum, smaller(nan_first), nin=2)
+select(np.fmax, larger(nan_last), nin=2)
+select(np.fmin, smaller(nan_last), nin=2)
 # A step is constant but for the value at 0, which is its second operand.
 select(np.heaviside, lambda y, x, h: (np.False_, value(x) == 0), nin=2, complex=False)
 

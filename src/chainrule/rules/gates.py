@@ -91,11 +91,13 @@ def sigmoid(x: Any) -> Any:
     0.25
     """
     x = as_float(x)
-    negative = np.real(x) < 0
-    e = np.exp(np.where(negative, x, -x))  # at most 1 in size, so nothing overflows
-    if not isinstance(x, np.ndarray):
-        e = e.astype(getattr(x, "dtype", e.dtype))[()]
-    return np.where(negative, e, 1)[()].astype(e.dtype) / (1 + e)
+    if np.iscomplexobj(x):
+        negative = x.real < 0
+        e = np.exp(np.where(negative, x, -x))
+    else:
+        negative = x < 0
+        e = np.exp(-abs(x))
+    return np.where(negative, e, 1) / (1 + e)  # e is at most 1 in size, so nothing overflows
 
 
 select(relu, lambda y, x: (positive(x),), nin=1, complex=False)
