@@ -101,7 +101,7 @@ def test_note_2_sigmoid_tanh_relu_as_single_nodes():
         assert_allclose(cr.elementwise_grad(f)(x), local, rtol=1e-14)
         v = cr.Variable(x)
         y = f(v)
-        assert y.aux.parents == (v.aux,)  # one node
+        assert tuple(y.aux.parents) == (v.aux,)  # one node
     assert_allclose(cr.grad(lambda x: np.maximum(x, 0))(0.0), 0.5)  # the policy on ties
 
 
