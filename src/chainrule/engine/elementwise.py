@@ -238,10 +238,14 @@ def build(rule, expr=None, swap=False):
         names = ("y", "x", "z")
         (t0, u0), (t1, u1) = (_term(i, rule.vjps[i], "ybar", names) for i in (0, 1))
         (d0, _), (d1, _) = (_term(i, rule.vjps[i], bar, names) for i, bar in ((0, "adot"), (1, "bdot")))
+        # of a product of a value with itself both terms are one
+        square = ""
+        if (t0, t1) == ("ybar * z", "ybar * x"):
+            square = "    if x is z:\n        t = ybar * z\n        return t, t\n"
         pulls = (
             f"def pull0(ybar, saved):\n    y, x, z = saved\n    return {t0}, None\n"
             f"def pull1(ybar, saved):\n    y, x, z = saved\n    return None, {t1}\n"
-            f"def pull01(ybar, saved):\n    y, x, z = saved\n    return {t0}, {t1}\n"
+            f"def pull01(ybar, saved):\n    y, x, z = saved\n{square}    return {t0}, {t1}\n"
             "pulls = pull0, pull1, pull01\n"
         )
         u = [a or b for a, b in zip(u0, u1, strict=True)]
