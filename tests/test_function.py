@@ -557,6 +557,22 @@ def test_backward_may_write_into_its_gradient():
     assert_allclose(z.grad, [1.0, 1.0])
 
 
+def test_backward_may_calculate_with_the_input_itself():
+    class Double(cr.Function):
+        def forward(self, x):
+            return x**2
+
+        def backward(self, ybar):
+            return ybar * 2 * self.input
+
+    for x in (1.5, np.array([1.5, -2.0])):
+        one = np.ones_like(x) if np.ndim(x) else 1.0
+        np.testing.assert_allclose(cr.grad(lambda z: np.sum(Double()(z)))(x), 2 * x)
+        np.testing.assert_allclose(cr.jvp(Double(), (x,), (one,))[1], 2 * x)
+        np.testing.assert_allclose(cr.jvp(cr.grad(lambda z: np.sum(Double()(z))), (x,), (one,))[1], 2 * one)
+        np.testing.assert_allclose(cr.jvp(lambda z: cr.jvp(Double(), (z,), (one,))[1], (x,), (one,))[1], 2 * one)
+
+
 def test_state_in_an_array_written_in_place():
     class Buffered(cr.Function):
         def __init__(self, n):

@@ -16,6 +16,7 @@ import functools
 import gc
 import inspect
 import itertools
+import math
 import threading
 from collections.abc import Callable
 
@@ -93,7 +94,9 @@ def above(level):
 
 
 def is_open(level):
-    """Tell whether the transform that `level` belongs to is still running (level 0 is no transform's)."""
+    """Tell whether the transform of `level` is still running (levels 0 and infinity are no transform's)."""
+    if level == math.inf:
+        return True
     token = int(level)
     return token == 0 or token in _open
 
