@@ -133,6 +133,16 @@ def test_gradients_are_fresh_writable_and_unshared():
     assert_allclose(seed, np.ones(3))
 
 
+def test_results_of_forward_mode_are_writable_and_unshared():
+    x, v = np.ones(2), np.full(2, 3.0)
+    (y1, y2, y3), (t1, t2, t3) = cr.jvp(lambda a: (a, a, a[:1]), (x,), (v,))
+    for array in (y1, y2, y3, t1, t2, t3):
+        array += 1
+    assert x.tolist() == [1, 1] and v.tolist() == [3, 3]
+    assert y1.tolist() == y2.tolist() == [2, 2] and t1.tolist() == t2.tolist() == [4, 4]
+    assert y3.tolist() == [2] and t3.tolist() == [4]
+
+
 def test_a_pullback_does_not_see_later_changes_of_argument_or_output():
     x = X.copy()
     y, pullback = cr.vjp(np.exp, x)

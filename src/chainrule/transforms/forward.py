@@ -56,11 +56,12 @@ def jvp(f: Callable, primals: tuple, tangents: tuple, has_aux: bool = False) -> 
             f"{len(primals)} primals, but {len(tangents)} tangents were given.", "give one for each argument."
         )
     with _level.running(f) as level:
-        args = []
+        args, given = [], []  # the arrays of the caller, which no result may share
         for k, (x, t) in enumerate(zip(primals, tangents, strict=True)):
             values, structure = points(x, f"argument {k} of {name_of(f)}")
             dots = seeds_like(t, [spec_of(v) for v in values], structure, "tangent")
             dots = [d.alias() if isinstance(d, Boxed) else d for d in dots]
+            given += [*values, *dots]
             args.append(tree.unflatten(structure, [make_dual(v, d, level) for v, d in zip(values, dots, strict=True)]))
         with _level.quiet():
             out = run(f, args, {})
@@ -73,16 +74,22 @@ def jvp(f: Callable, primals: tuple, tangents: tuple, has_aux: bool = False) -> 
         else:
             leaves, structure = tree.flatten(out)
         ys, ydots = [], []
+        handed = {id(v) for v in given}
         for y in leaves:
             y = output_point(y, f)
             if own(y, level, f, Dual):
-                ys.append(y.data)
-                ydots.append(y.aux)
+                ys.append(unshared(y.data, handed))
+                ydots.append(unshared(y.aux, handed))
             else:
                 ys.append(y)
                 ydots.append(zeros_of(spec_of(y)))
     y, ydot = tree.unflatten(structure, ys), tree.unflatten(structure, ydots)
     return (y, ydot, aux) if has_aux else (y, ydot)
+
+
+def unshared(x, handed):
+    """Return a result that may be written to: under a name, or in memory, of its own."""
+    return x.alias() if isinstance(x, Boxed) else fresh(x, handed)
 
 
 def linearize(f: Callable, *primals: Any) -> tuple:
