@@ -2,8 +2,10 @@
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from chainrule import extend
-from chainrule import numpy  # noqa: F401 (not in __all__: a star import would hide NumPy itself)
+from chainrule import (
+    extend,
+    numpy,  # noqa: F401 (not in __all__: a star import would hide NumPy itself)
+)
 from chainrule import rules as _rules  # noqa: F401
 from chainrule.engine.boxed import value
 from chainrule.engine.dual import Dual

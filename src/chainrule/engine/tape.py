@@ -106,9 +106,9 @@ def pull_back(node, seed, *, free=False, record=None, visit=None, masks=None):
     """
     if masks is None:
         seeds = seed if isinstance(seed, list) else (seed,)
-        masks = record is not None or any([isinstance(s, Boxed) for s in seeds])
+        masks = record is not None or any(isinstance(s, Boxed) for s in seeds)
     leaves, chose = one_pass(node, seed, free, record, visit, masks)
-    if chose and not masks and any([has_nan(x) for x in leaves.values()]):
+    if chose and not masks and any(has_nan(x) for x in leaves.values()):
         leaves, _ = one_pass(node, seed, free, record, visit, True)
     return leaves
 
@@ -116,7 +116,7 @@ def pull_back(node, seed, *, free=False, record=None, visit=None, masks=None):
 def has_nan(x):
     """Tell whether an entry is NaN; in most cases the sum tells that none is."""
     total = np.add.reduce(x, axis=None) if x.__class__ is np.ndarray else x
-    return bool(total != total) or not (total - total == 0) and bool(np.isnan(x).any())
+    return not total - total == 0 and bool(np.isnan(x).any())  # noqa: SIM201 (NaN is neither)
 
 
 def one_pass(node, seed, free, record, visit, masks):

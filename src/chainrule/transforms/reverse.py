@@ -33,7 +33,9 @@ class Tape:
     `outputs` are the values one level down, in `out_structure`; `roots` the nodes that made them (None for constants).
     """
 
-    __slots__ = ("aux", "chose", "chosen", "f", "leaves", "nodes", "out_structure", "outputs", "points", "roots", "structures")
+    __slots__ = (
+        "aux", "chose", "chosen", "f", "nodes", "out_structure", "outputs", "points", "roots", "structures",
+    )  # fmt: skip
 
     def __init__(self, f, chosen, args, kwargs, has_aux=False, keep=False):
         """Run `f`. With `keep` the tape outlives this call: arrays that the user also holds are copied."""
@@ -86,7 +88,7 @@ class Tape:
     def pull(self, seeds, free=False):
         """Return the cotangents of the points, given those of the outputs (None: not used), one list per argument."""
         pairs = [(r, s) for r, s in zip(self.roots, seeds, strict=True) if r is not None and s is not None]
-        masks = any([isinstance(v, Boxed) for v in (*self.outputs, *seeds)])
+        masks = any(isinstance(v, Boxed) for v in (*self.outputs, *seeds))
         if not pairs:
             bars = {}
         elif len(pairs) == 1:
