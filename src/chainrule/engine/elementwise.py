@@ -199,6 +199,14 @@ def _term(i, partial, bar, names):
     return f"{bar} * partial{i}({arguments})", used
 
 
+def kept(x, y):
+    """Return a constant array operand as a residual; integers as the floats that y was computed with.
+
+    (Else 1 / x of small integers would be float64 beside a float32 y.)
+    """
+    return held(x if x.dtype.kind in "fc" else x.astype(np.finfo(y.dtype).dtype))
+
+
 def _kept(name, used):
     return name if used else "None"
 
@@ -223,7 +231,7 @@ def build(rule, expr=None, swap=False):
     """
     scope = {
         "Dual": Dual, "Node": Node, "PLAIN": PLAIN, "SCALARS": SCALARS, "Variable": Variable, "dispatch": dispatch,
-        "fit_tangent": fit_tangent, "fun": rule.fun, "general": general, "held": held, "level": level,
+        "fit_tangent": fit_tangent, "fun": rule.fun, "general": general, "kept": kept, "level": level,
         "make_dual": make_dual, "ndarray": np.ndarray, "rule": rule, "spec_of": spec_of, "inf": np.inf, "nan": np.nan,
         "new": object.__new__, "tick": tick,
     }  # fmt: skip
@@ -254,9 +262,9 @@ def build(rule, expr=None, swap=False):
             for n, flag in zip(names, used, strict=True):
                 keep[n + suffix] = _kept(n, flag)
         if u0[2]:  # a constant operand that the pullback reads must stay what it is
-            keep["z0"] = "held(z) if tb is ndarray else z"
+            keep["z0"] = "kept(z, y) if tb is ndarray else z"
         if u1[1]:
-            keep["x1"] = "held(x) if ta is ndarray else x"
+            keep["x1"] = "kept(x, y) if ta is ndarray else x"
         both = f"{d0} - bdot" if d1 == "-bdot" else f"{d0} + {d1}"
         source = _BINARY.format(
             expr=expr or "fun(x, z)", head="b, a" if swap else "a, b", t0=d0, t1=d1, both=both, **keep

@@ -13,7 +13,7 @@ from chainrule.engine.dual import Dual, make_dual, zero_of
 from chainrule.engine.held import held
 from chainrule.engine.pulls import Pull, frozen_param
 from chainrule.engine.spec import Spec, fit, spec_of
-from chainrule.engine.tape import Node, choices, tick
+from chainrule.engine.tape import Node, tick
 from chainrule.engine.variable import Variable
 
 _new = object.__new__
@@ -134,7 +134,7 @@ def select_run(rule):
         pull.rule, pull.wanted = rule, wanted
         pull.params = {k: frozen_param(v) for k, v in params.items()} if params else params
         pull.specs = like_result(y, xs, wanted)
-        choices.add(lv)
+        level.choices.add(lv)
         saved = [y, *xs]
         for i, keep in enumerate(rule.keeps(wanted)):
             if i < len(saved):

@@ -86,9 +86,6 @@ def reachable(node):
     return order
 
 
-choices = set()  # levels of running transforms on whose tapes some `select` rule is
-
-
 def pull_back(node, seed, *, free=False, record=None, visit=None, masks=None):
     """Return {leaf: cotangent} of all leaves that `node` depends on, given `node`'s own cotangent `seed`.
 

@@ -14,7 +14,7 @@ from chainrule.engine.dual import float_point
 from chainrule.engine.held import held
 from chainrule.engine.pulls import Pull
 from chainrule.engine.spec import Spec, fit, ones_of, spec_of
-from chainrule.engine.tape import BUFFER, SLOT, Node, choices, leaf, pull_back, reachable, slot_pull
+from chainrule.engine.tape import BUFFER, SLOT, Node, leaf, pull_back, reachable, slot_pull
 from chainrule.errors import InPlaceError, NotScalarError, ShapeError
 
 
@@ -79,7 +79,7 @@ class Variable(Boxed):
         parents = tuple([x.aux if m else None for x, m in zip(operands, mine, strict=True)])
         pull = Pull(rule, wanted, y, xs, params)
         if rule.kind == "select":
-            choices.add(level)
+            _level.choices.add(level)
         saved = pull.residuals(y, xs)
         if len(wanted) < len(mine):  # constants that the pullback reads must stay what they are
             saved = (saved[0], *[v if m or v.__class__ is not np.ndarray else held(v) for v, m in zip(saved[1:], mine)])  # noqa: B905

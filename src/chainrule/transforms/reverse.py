@@ -10,7 +10,7 @@ from chainrule import tree
 from chainrule.engine import level as _level
 from chainrule.engine.boxed import Boxed
 from chainrule.engine.spec import fit, ones_of, shape_of, spec_of, zeros_of
-from chainrule.engine.tape import Node, choices, leaf, pull_back
+from chainrule.engine.tape import Node, leaf, pull_back
 from chainrule.engine.variable import Variable, fresh
 from chainrule.errors import HolomorphicError, NotDifferentiableError, NotScalarError, ShapeError
 from chainrule.transforms.common import (
@@ -64,8 +64,7 @@ class Tape:
                 leaves, self.out_structure = [out], None
             else:
                 leaves, self.out_structure = tree.flatten(out)
-            self.chose = level in choices  # a pass may have to be run twice then: nothing is freed
-            choices.discard(level)
+            self.chose = level in _level.choices  # a pass may have to be run twice then: nothing is freed
             self.outputs, self.roots = [], []
             for y in leaves:
                 y = output_point(y, f)
