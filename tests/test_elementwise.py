@@ -411,3 +411,23 @@ def test_other_methods_say_that_they_have_no_rule(method):
     x = cr.Variable(A)
     with pytest.raises(NoRuleError, match=f"numpy.maximum.{method}"):
         getattr(np.maximum, method)(x, [0, 1], *([A[:2]] if method == "at" else []))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.complex64])
+@pytest.mark.parametrize("n", [np.array([1, 2, 3], np.int8), np.array([1, 2, 3], np.uint8), np.array([True] * 3)])
+def test_small_integers_beside_floats_keep_the_dtype(dtype, n):
+    x = np.array([1, 2, 4], dtype)
+    m = n.astype(float)
+    for f, expected in [(lambda x: x / n, 1 / m), (lambda x: x**n, m * np.array([1, 2, 4.0]) ** (m - 1))]:
+        gradient = cr.grad(lambda x, f=f: np.sum(f(x)).real)(x)
+        tangent = cr.jvp(f, (x,), (np.ones_like(x),))[1]
+        assert gradient.dtype == tangent.dtype == dtype
+        np.testing.assert_allclose(gradient, expected, rtol=1e-3)
+        np.testing.assert_allclose(tangent, expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize("base", [True, 2, 2.0])
+def test_a_python_number_as_base_leaves_the_dtype_to_the_exponent(base):
+    gradient = cr.grad(lambda b: np.sum(base**b))(np.array([1, 2], np.float32))
+    assert gradient.dtype == np.float32
+    np.testing.assert_allclose(gradient, np.log(base) * np.array([float(base), float(base) ** 2]), rtol=1e-5)

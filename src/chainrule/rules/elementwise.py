@@ -25,6 +25,8 @@ DEGREE = math.pi / 180
 
 def power_da(y, a, b):
     """d/da a**b = b a**(b-1): right to every order at 0, since a zero exponent asks for no power below 0."""
+    if b.__class__ is np.ndarray and b.dtype == bool:  # NumPy subtracts no bools
+        b = b.astype(np.int8)
     e = b - (b != 0)
     if a.__class__ is float and a < 0:  # Python's float would give a complex number
         a = np.float64(a)
@@ -34,8 +36,8 @@ def power_da(y, a, b):
 def power_db(y, a, b):
     """d/db a**b = a**b log a; its limit 0 at a = 0, b > 0."""
     log_a = np.log(a + (a == 0))
-    if a.__class__ is float or a.__class__ is int:  # a Python number leaves the dtype to b
-        log_a = float(log_a)
+    if a.__class__ in (float, int, bool, complex):  # a Python number leaves the dtype to b
+        log_a = log_a.item()
     return y * log_a
 
 
