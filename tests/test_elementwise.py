@@ -431,3 +431,10 @@ def test_a_python_number_as_base_leaves_the_dtype_to_the_exponent(base):
     gradient = cr.grad(lambda b: np.sum(base**b))(np.array([1, 2], np.float32))
     assert gradient.dtype == np.float32
     np.testing.assert_allclose(gradient, np.log(base) * np.array([float(base), float(base) ** 2]), rtol=1e-5)
+
+
+@pytest.mark.parametrize("c", [np.array([1, 2], object), np.array([1, 2], "m8[s]")])
+def test_operands_without_a_float_dtype_are_refused(c):
+    for f in (lambda x: x * c, lambda x: np.multiply(c, x)):
+        with pytest.raises(cr.errors.NotDifferentiableError, match="dtype"):
+            cr.grad(lambda x, f=f: np.sum(f(x)))(np.ones(2))

@@ -22,6 +22,7 @@ from chainrule.engine.rule import reads
 from chainrule.engine.spec import fit_broadcast, fit_tangent, spec_of
 from chainrule.engine.tape import Node, tick
 from chainrule.engine.variable import Variable
+from chainrule.errors import NotDifferentiableError
 
 NUMPY_SCALARS = frozenset({np.float64, np.float32, np.complex128, np.complex64, np.float16})
 SCALARS = frozenset({float, np.float64, np.float32, np.complex128, np.complex64, np.float16})
@@ -157,6 +158,11 @@ def general(rule, wanted, y, xs, pulls):
     specs = [None] * len(xs)
     if c is np.ndarray:
         shape, dtype, kind = y.shape, y.dtype, y.dtype.kind
+        if kind not in "fc":
+            raise NotDifferentiableError(
+                f"{rule.name} of a traced value gives an array of dtype {dtype}, which has no derivative.",
+                "convert the other operand first:  c.astype(float).",
+            )
     else:
         spec = spec_of(y)
         shape, dtype, kind = spec.shape, spec.dtype, spec.kind
@@ -204,7 +210,7 @@ def kept(x, y):
 
     (Else 1 / x of small integers would be float64 beside a float32 y.)
     """
-    return held(x if x.dtype.kind in "fc" else x.astype(np.finfo(y.dtype).dtype))
+    return held(x.astype(np.finfo(y.dtype).dtype) if x.dtype.kind in "biu" and y.dtype.kind in "fc" else x)
 
 
 def _kept(name, used):
