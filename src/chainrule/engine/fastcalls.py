@@ -9,10 +9,11 @@ import numpy as np
 
 from chainrule.engine import level
 from chainrule.engine.boxed import PLAIN, Boxed, dispatch, inexact
+from chainrule.engine.cotangent import Masked
 from chainrule.engine.dual import Dual, make_dual, zero_of
 from chainrule.engine.held import held
-from chainrule.engine.pulls import Pull, frozen_param
-from chainrule.engine.spec import Spec, fit, spec_of
+from chainrule.engine.pulls import any_to, frozen_param, taken
+from chainrule.engine.spec import Spec, fit, fit_broadcast, shape_of, spec_of
 from chainrule.engine.tape import Node, tick
 from chainrule.engine.variable import Variable
 
@@ -130,34 +131,58 @@ def select_run(rule):
         if not inexact(y):
             return dispatch(rule, operands, params)
         wanted = tuple(wanted)
-        pull = _new(Pull)
-        pull.rule, pull.wanted = rule, wanted
-        pull.params = {k: frozen_param(v) for k, v in params.items()} if params else params
-        pull.specs = like_result(y, xs, wanted)
+        if params:
+            params = {k: frozen_param(v) for k, v in params.items()}
+        saved = [v if k else None for v, k in zip((y, *xs), rule.keeps(wanted))]  # noqa: B905 (strict costs time)
+        for i, x in enumerate(xs, 1):
+            if x.__class__ is np.ndarray and nodes[i - 1] is None and saved[i] is not None:
+                saved[i] = held(x)
         level.choices.add(lv)
-        saved = [y, *xs]
-        for i, keep in enumerate(rule.keeps(wanted)):
-            if i < len(saved):
-                if not keep:
-                    saved[i] = None
-                elif i and nodes[i - 1] is None and saved[i].__class__ is np.ndarray:
-                    saved[i] = held(saved[i])
-        return record(y, nodes, pull, saved, rule, lv)
+        return record(y, nodes, SelectPull(rule, wanted, like_result(y, xs, wanted), params), saved, rule, lv)
 
     return run
+
+
+class SelectPull:
+    """Pull a cotangent back through one choice: each operand receives the entries that were taken from it."""
+
+    __slots__ = ("params", "rule", "specs", "wanted")
+
+    def __init__(self, rule, wanted, specs, params):
+        self.rule, self.wanted, self.specs, self.params = rule, wanted, specs, params
+
+    def __call__(self, ybar, saved):  # noqa: D102 (see the class)
+        weights = self.rule.vjps[0](*saved, **self.params)
+        plain = ybar.__class__ is np.ndarray
+        shape = ybar.shape if plain else shape_of(ybar)
+        xbars = [None] * len(self.specs)
+        for i in self.wanted:
+            weight, spec = weights[i], self.specs[i]
+            if plain and weight.__class__ is np.ndarray and weight.dtype is BOOL and weight.shape == shape:
+                xbar = np.zeros(shape, ybar.dtype)
+                np.copyto(xbar, ybar, where=weight)
+            else:
+                xbar, weight = taken(weight, ybar, shape)
+            if spec.shape != shape:
+                xbar, weight = fit_broadcast(xbar, spec), any_to(weight, spec.shape)
+            elif getattr(xbar, "dtype", None) is not spec.dtype:
+                xbar = fit(xbar, spec)
+            xbars[i] = Masked(xbar, weight)
+        return xbars
+
+
+BOOL = np.dtype(bool)
 
 
 def like_result(y, xs, wanted):
     """Return the specs of the wanted operands; most have the shape and dtype of the result, and share one."""
     specs = [None] * len(xs)
     same = spec_of(y)
-    array = y.__class__ is np.ndarray
+    shape, dtype = same.shape, same.dtype
     for i in wanted:
         x = xs[i]
-        if array and x.__class__ is np.ndarray and x.shape == same.shape and x.dtype is same.dtype:
-            specs[i] = same
-        else:
-            specs[i] = spec_of(x)
+        like = x.__class__ is np.ndarray and x.dtype is dtype and x.shape == shape
+        specs[i] = same if like else spec_of(x)
     return specs
 
 

@@ -81,9 +81,10 @@ select(np.heaviside, lambda y, x, h: (np.False_, value(x) == 0), nin=2, complex=
 
 
 def condition_of(x):
-    """Return a condition as plain bools that nobody else can change."""
+    """Return a condition as plain bools."""
     x = value(x)
-    return np.array(x, bool) if x.__class__ is not np.bool_ else x
+    plain = x.__class__ is np.bool_ or (x.__class__ is np.ndarray and x.dtype.kind == "b")
+    return x if plain else np.asarray(x, bool)
 
 
 def bind_where(condition, *branches):
