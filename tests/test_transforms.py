@@ -303,3 +303,35 @@ def test_stop_gradient_is_constant_at_every_level():
     assert cr.grad(f)(3.0) == 9.0
     assert cr.grad(cr.grad(f))(3.0) == 0.0
     assert cr.jvp(f, (3.0,), (1.0,)) == (27.0, 9.0)
+
+
+def written_over(z):
+    y = np.sqrt(z)
+    y[0] = 1.0
+    return np.sum(y)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda z: np.sum(np.sqrt(z)[z > 0]),
+        lambda z: np.sqrt(z)[1],
+        lambda z: np.sum(np.sqrt(z)[1:]),
+        lambda z: np.sort(np.sqrt(z))[1],
+        lambda z: np.sum(np.sqrt(z), where=z > 0),
+        lambda z: np.split(np.sqrt(z), 2)[1][0],
+        written_over,
+    ],
+    ids=["boolean mask", "index", "slice", "sort", "where=", "split", "overwritten"],
+)
+def test_an_entry_that_is_left_out_has_derivative_zero_though_its_slope_is_infinite(f):
+    x = np.array([0.0, 4.0])  # d sqrt = inf at 0; only the second entry counts, where it is 1/4
+    assert_allclose(cr.grad(f)(x), [0.0, 0.25])
+    v = cr.Variable(x)
+    f(v).backward()
+    assert_allclose(v.grad, [0.0, 0.25])
+
+
+def test_a_derivative_that_does_not_exist_stays_nan():
+    assert np.isnan(cr.grad(lambda x: np.sqrt(x) * np.sqrt(x))(0.0))
+    assert np.isnan(cr.grad(lambda x: x * 2.0 + np.nan * x)(1.0))

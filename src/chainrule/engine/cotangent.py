@@ -50,6 +50,12 @@ class Scatter:
         """That of the primal, so that there is nothing to cast."""
         return self.spec.dtype
 
+    def touched(self):
+        """Return the mask of the entries that were read."""
+        mask = np.zeros(self.spec.shape, bool)
+        mask[self.index] = True
+        return mask
+
     def dense(self):
         """Return the cotangent as an array."""
         return SCATTER[0](self.value, self.index, self.spec.shape, self.spec.dtype)
@@ -74,6 +80,10 @@ class Accumulator:
 
     def __init__(self, value, spec):
         self.value, self.spec = value, spec
+
+    def touched(self):
+        """Return the mask: which entries were read is not kept, so all."""
+        return np.ones(self.spec.shape, bool)
 
     def dense(self):
         """Return the cotangent as an array."""

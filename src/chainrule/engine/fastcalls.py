@@ -137,7 +137,6 @@ def select_run(rule):
         for i, x in enumerate(xs, 1):
             if x.__class__ is np.ndarray and nodes[i - 1] is None and saved[i] is not None:
                 saved[i] = held(x)
-        level.choices.add(lv)
         return record(y, nodes, SelectPull(rule, wanted, like_result(y, xs, wanted), params), saved, rule, lv)
 
     return run

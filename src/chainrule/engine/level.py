@@ -29,8 +29,6 @@ _open = {}  # token -> the function under the transform
 _ended = {}  # the last few thousand ended tokens, for the error message only
 _ENDED_KEPT = 4096
 
-choices = set()  # levels on whose tape some `select` rule is: see `tape.pull_back`
-
 paused = 0  # how many no_grad blocks are open in the whole process: 0 lets every operation skip the context variable
 _pause_level = contextvars.ContextVar("chainrule_no_grad", default=0)
 _lock = threading.Lock()
@@ -57,7 +55,6 @@ class running:
     def __exit__(self, *exc):
         token = self.token
         origin = _open.pop(token)
-        choices.discard(token)
         if len(_ended) >= _ENDED_KEPT:
             with _lock:
                 for old in list(itertools.islice(_ended, _ENDED_KEPT // 2)):

@@ -86,44 +86,48 @@ def reachable(node):
     return order
 
 
-def pull_back(node, seed, *, free=False, record=None, visit=None, masks=None):
+def pull_back(node, seed, *, record=None, visit=None, masks=None):
     """Return {leaf: cotangent} of all leaves that `node` depends on, given `node`'s own cotangent `seed`.
 
     A node is visited once, after all nodes that use it: its serial is smaller than theirs, and the newest comes first.
     There is no recursion, so the tape may be as long as memory allows.
 
-    `free` drops the residuals as they are used (the nodes can't be pulled through again); `record(node, saved)` gives
-    the residuals as Variables: the pullbacks' own operations are then recorded; `visit(node, ybar)` is told each
-    cotangent.
+    `record(node, saved)` gives the residuals as Variables: the pullbacks' own operations are then recorded;
+    `visit(node, ybar)` is told each cotangent.
 
     `masks` tells whether the cotangents of a choice carry their mask along (see `cotangent.Masked`). What a mask
     prevents is 0 * inf in a branch that was not taken, and that NaN reaches the leaves, unless a further choice drops
-    it. So where nothing is recorded, the pass is run without masks, and once more with them only if a leaf is NaN.
-    Where something is recorded (`record`, or boxed cotangents), derivatives of this pass need the selections.
+    it. So where nothing is recorded, the pass is run without masks, and only if a leaf comes out NaN once more, then
+    with a mask at every cotangent: what indexing, writes and other linear functions leave out stays zero, too. Where
+    something is recorded (`record`, or boxed cotangents), derivatives of this pass need the selections of choices.
     """
     if masks is None:
         seeds = seed if isinstance(seed, list) else (seed,)
         masks = record is not None or any(isinstance(s, Boxed) for s in seeds)
-    leaves, chose = one_pass(node, seed, free, record, visit, masks)
-    if chose and not masks and any(has_nan(x) for x in leaves.values()):
-        leaves, _ = one_pass(node, seed, free, record, visit, True)
+    leaves, nan = one_pass(node, seed, record, visit, CHOICES if masks else NONE)
+    if nan:
+        leaves, _ = one_pass(node, seed, record, visit, ALL)
     return leaves
 
 
+NONE, CHOICES, ALL = 0, 1, 2  # which cotangents carry masks in a pass
+
+
 def has_nan(x):
-    """Tell whether an entry is NaN; in most cases the sum tells that none is."""
+    """Tell whether an entry of a plain value is NaN; in most cases the sum tells that none is."""
+    if isinstance(x, Boxed):
+        return False
     total = np.add.reduce(x, axis=None) if x.__class__ is np.ndarray else x
-    return not total - total == 0 and bool(np.isnan(x).any())  # noqa: SIM201 (NaN is neither)
+    return not abs(total) < np.inf and bool(np.isnan(x).any())
 
 
-def one_pass(node, seed, free, record, visit, masks):
-    """Run one backward pass; return the cotangents of the leaves, and whether there was a choice on the way."""
+def one_pass(node, seed, record, visit, masks):
+    """Run one backward pass; return the cotangents of the leaves, and whether a pass without masks found NaN."""
     order = reachable(node)
     bars = {node: seed}
     leaves = {}
     take, lazy = bars.pop, LAZY
     plain = visit is None and record is None
-    chose = False
     ybar = xbar = xbars = None
     _level.hold_gc()
     try:
@@ -134,8 +138,9 @@ def one_pass(node, seed, free, record, visit, masks):
                 if ybar is None:
                     continue
                 parents = n.parents
-                if ybar.__class__ in lazy and not (masks and ybar.__class__ is Masked):
-                    chose = chose or ybar.__class__ is Masked
+                if masks == ALL:
+                    ybar = masked(ybar)
+                elif ybar.__class__ in lazy and not (masks and ybar.__class__ is Masked):
                     ybar = ybar.dense()
                 if plain and parents and ybar.__class__ is not Masked:
                     try:
@@ -146,8 +151,6 @@ def one_pass(node, seed, free, record, visit, masks):
                     xbars = unusual(n, ybar, leaves, record, visit)
                     if xbars is None:
                         continue
-                if free:
-                    n.saved = None
                 if len(parents) == 2:  # unrolled: most nodes have one or two parents
                     p, q = parents
                     xbar, zbar = xbars
@@ -161,9 +164,19 @@ def one_pass(node, seed, free, record, visit, masks):
                         if p is not None and xbar is not None:
                             bars[p] = take(p) + xbar if p in bars else xbar
                 ybar = xbar = xbars = None  # locals count as owners of what they hold
+            nan = masks == NONE and any(has_nan(x) for x in leaves.values())
     finally:
         _level.release_gc()
-    return leaves, chose
+    return leaves, nan
+
+
+def masked(ybar):
+    """Return a cotangent with its mask: all of it, or the entries that were read."""
+    if ybar.__class__ is Masked or ybar.__class__ is Slots or isinstance(ybar, list):
+        return ybar
+    if ybar.__class__ in LAZY:
+        return Masked(ybar.dense(), ybar.touched())
+    return Masked(ybar, np.ones(np.shape(ybar), bool))
 
 
 def unusual(n, ybar, leaves, record, visit):

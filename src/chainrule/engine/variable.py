@@ -78,8 +78,6 @@ class Variable(Boxed):
         wanted = tuple([i for i, m in enumerate(mine) if m])
         parents = tuple([x.aux if m else None for x, m in zip(operands, mine, strict=True)])
         pull = Pull(rule, wanted, y, xs, params)
-        if rule.kind == "select":
-            _level.choices.add(level)
         saved = pull.residuals(y, xs)
         if len(wanted) < len(mine):  # constants that the pullback reads must stay what they are
             saved = (saved[0], *[v if m or v.__class__ is not np.ndarray else held(v) for v, m in zip(saved[1:], mine)])  # noqa: B905

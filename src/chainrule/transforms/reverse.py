@@ -34,7 +34,7 @@ class Tape:
     """
 
     __slots__ = (
-        "aux", "chose", "chosen", "f", "nodes", "out_structure", "outputs", "points", "roots", "structures",
+        "aux", "chosen", "f", "nodes", "out_structure", "outputs", "points", "roots", "structures",
     )  # fmt: skip
 
     def __init__(self, f, chosen, args, kwargs, has_aux=False, keep=False):
@@ -64,7 +64,6 @@ class Tape:
                 leaves, self.out_structure = [out], None
             else:
                 leaves, self.out_structure = tree.flatten(out)
-            self.chose = level in _level.choices  # a pass may have to be run twice then: nothing is freed
             self.outputs, self.roots = [], []
             for y in leaves:
                 y = output_point(y, f)
@@ -84,17 +83,17 @@ class Tape:
         """Return the outputs in their container."""
         return tree.unflatten(self.out_structure, self.outputs)
 
-    def pull(self, seeds, free=False):
+    def pull(self, seeds):
         """Return the cotangents of the points, given those of the outputs (None: not used), one list per argument."""
         pairs = [(r, s) for r, s in zip(self.roots, seeds, strict=True) if r is not None and s is not None]
         masks = any(isinstance(v, Boxed) for v in (*self.outputs, *seeds))
         if not pairs:
             bars = {}
         elif len(pairs) == 1:
-            bars = pull_back(*pairs[0], free=free and not self.chose, masks=masks)
+            bars = pull_back(*pairs[0], masks=masks)
         else:
             root = Node(tuple([r for r, _ in pairs]), lambda ybar, saved: ybar, None, _JOIN)
-            bars = pull_back(root, [s for _, s in pairs], free=free and not self.chose, masks=masks)
+            bars = pull_back(root, [s for _, s in pairs], masks=masks)
         handed = {id(s) for s in seeds}
         return [
             [
@@ -247,7 +246,7 @@ def value_and_grad(
                         "convert it:  x + 0j  or  x.astype(complex).",
                     )
         seed = ones_of(spec) if spec.kind in "fc" else 1.0
-        gradient = record.packed(record.pull([seed], free=True))
+        gradient = record.packed(record.pull([seed]))
         return ((y, record.aux), gradient) if has_aux else (y, gradient)
 
     return value_and_gradient
@@ -332,6 +331,6 @@ def elementwise_grad(f: Callable, argnums: int | None = None, argnames: str | No
     def derivative(*args, **kwargs):
         record = Tape(f, chosen, args, kwargs)
         seeds = [ones_of(spec_of(y)) for y in record.outputs]
-        return record.packed(record.pull(seeds, free=True))
+        return record.packed(record.pull(seeds))
 
     return derivative
