@@ -911,3 +911,15 @@ def test_ten_thousand_gradients_leave_the_memory_where_it_was():
     for _ in range(3_000):  # three or more gradients each
         step()
     assert _resident() - before < 3_000_000
+
+
+def test_object_arrays_and_dates_beside_a_traced_value_are_refused():
+    dull = np.array([1.0, 2.0], object)
+    for run in (
+        lambda x: np.stack([x, dull]),
+        lambda x: x * dull,
+        lambda x: x * np.array([1, 2], "m8[s]"),
+    ):
+        for x in (cr.Variable(np.array([1.0, 2.0])), cr.Dual(np.array([1.0, 2.0]), np.ones(2))):
+            with pytest.raises(cr.errors.NotDifferentiableError, match="dtype"):
+                run(x)

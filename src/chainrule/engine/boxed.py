@@ -21,6 +21,7 @@ from chainrule.errors import (
     ConversionError,
     ForeignArrayError,
     MixedLevelError,
+    NotDifferentiableError,
     UnsupportedArgumentError,
 )
 
@@ -344,6 +345,17 @@ def inexact(y):
         return True
     dtype = getattr(y, "dtype", None)
     return dtype is not None and dtype.kind in "fc"
+
+
+def uncarried(rule, y):
+    """Return a result that can't carry a derivative (integers, bools); one of objects or dates would lose it: raise."""
+    dtype = getattr(y, "dtype", None)
+    if dtype is not None and dtype.kind in "OmM":
+        raise NotDifferentiableError(
+            f"{rule.name} of a traced value gave an array of dtype {dtype}, which carries no derivative.",
+            "use arrays of floats:  np.asarray(a, float).",
+        )
+    return y
 
 
 def map_outputs(function, y):

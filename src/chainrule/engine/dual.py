@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from chainrule.engine import level as _level
-from chainrule.engine.boxed import Boxed, inexact, value
+from chainrule.engine.boxed import Boxed, inexact, uncarried, value
 from chainrule.engine.pulls import float_residuals, taken
 from chainrule.engine.spec import fit_tangent, shape_of, spec_of, spread_to, zeros_of
 from chainrule.errors import NotDifferentiableError, ShapeError
@@ -92,7 +92,7 @@ class Dual(Boxed):
         xdots = [x.aux if m else None for x, m in zip(operands, mine, strict=True)]
         y = rule.apply(xs, params)
         if not isinstance(y, tuple | list) and not inexact(y):
-            return y
+            return uncarried(rule, y)
         if rule.kind == "rule":  # such rules may ask for a dtype or shape, which a Python float lacks
             xdots, xs = list(float_residuals(xdots)), float_residuals(xs)
         try:

@@ -128,6 +128,8 @@ def call({head}):
             y = {expr}  # raises, if the plain run does
             return dispatch(rule, (a, b), {{}})
         c = y.__class__
+        if c is ndarray and y.dtype.kind not in "fc":
+            return dispatch(rule, (a, b), {{}})
         if c is not ydot.__class__ or c not in SCALARS and (
             c is not ndarray or ydot.shape != y.shape or ydot.dtype is not y.dtype
         ):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from chainrule.engine import level as _level
-from chainrule.engine.boxed import Boxed, inexact
+from chainrule.engine.boxed import Boxed, inexact, uncarried
 from chainrule.engine.cotangent import LAZY
 from chainrule.engine.dual import float_point
 from chainrule.engine.held import held
@@ -74,7 +74,7 @@ class Variable(Boxed):
         y = rule.apply(xs, params)
         several = isinstance(y, tuple | list)
         if not several and not inexact(y):
-            return y
+            return uncarried(rule, y)
         wanted = tuple([i for i, m in enumerate(mine) if m])
         parents = tuple([x.aux if m else None for x, m in zip(operands, mine, strict=True)])
         pull = Pull(rule, wanted, y, xs, params)
