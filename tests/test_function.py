@@ -770,3 +770,15 @@ def test_a_function_of_functions_under_vector_code():
     g = lambda x: np.sum(np.sin(x[1:]) ** 2 * np.exp(x[:-1]))
     assert_allclose(cr.grad(f)(x), cr.grad(g)(x), rtol=1e-14)
     assert_allclose(cr.hessian(f)(x), cr.hessian(g)(x), rtol=1e-13)
+
+
+def test_a_backward_without_return_is_refused():
+    class Forgetful(cr.Function):
+        def forward(self, x):
+            return np.sum(x)
+
+        def backward(self, ybar):
+            ybar * np.ones(3)
+
+    with pytest.raises(errors.ShapeError, match="returned None: a return statement is missing"):
+        cr.grad(lambda x: Forgetful()(x))(np.ones(3))

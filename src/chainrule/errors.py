@@ -138,6 +138,8 @@ class NotScalarError(ChainruleError, TypeError, ValueError):
                 "reduce the output, e.g. with np.sum;",
                 "give a seed of the output's shape:  y.backward(np.ones_like(y.data)).",
             )
+        if isinstance(shape, str):
+            advice = ("return one scalar; pass other results out with has_aux=True;", *advice[1:2])
         found = shape if isinstance(shape, str) else f"an array of shape {shape}"
         super().__init__(message(f"{what} needs a scalar output, but {name} returned {found}.", *advice))
 
@@ -156,7 +158,7 @@ class HolomorphicError(ChainruleError, TypeError):
         super().__init__(
             message(
                 f"{name} returned a complex value; a complex output has one only if the function is holomorphic.",
-                "if the function is holomorphic:  chainrule.grad(f, holomorphic=True), which gives f'(z);",
+                "if the function is holomorphic (not checked):  chainrule.grad(f, holomorphic=True), which gives f'(z);",
                 "make the output real, e.g. with np.abs or np.real.",
             )
         )

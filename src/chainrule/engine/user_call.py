@@ -255,6 +255,12 @@ def checked_output(g, y, held):
 def checked_cotangents(g, given, inputs, plain):
     """Return what backward gave as one cotangent per input, of the input's shape; None for zero."""
     count = len(inputs)
+    if given is None:
+        raise ShapeError(
+            f"{name_of(g)}.backward returned None: a return statement is missing, or the gradient is.",
+            "return one gradient of its input's shape for each input;",
+            "for inputs that are constant return a tuple with None for each of them:  return (None,).",
+        )
     if count == 1 and not isinstance(given, tuple | list):
         given = (given,)
     found = len(given) if isinstance(given, tuple | list) else 1

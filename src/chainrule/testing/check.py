@@ -81,6 +81,8 @@ def check_grads(
             raise ValueError(f"modes are {' and '.join(map(repr, MODES))}, not {mode!r}")
     if not modes:
         raise ValueError("no modes were given, so there is nothing to check")
+    if not isinstance(args, tuple | list):
+        raise TypeError("check_grads(f, args): args must be a tuple, one entry for each argument of f, e.g. (x,)")
     problem = flat_problem(f, tuple(args))
     for k in range(1, order + 1):
         for combination in itertools.product(modes, repeat=k):

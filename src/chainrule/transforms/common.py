@@ -35,7 +35,12 @@ class Chosen:
         self.names = () if argnames is None else (argnames,) if isinstance(argnames, str) else tuple(argnames)
         for n in self.argnums:
             if isinstance(n, bool) or not isinstance(n, int | np.integer):
-                raise TypeError(f"argnums must be an int or a tuple of ints, not {n!r}; for a name use argnames={n!r}")
+                if isinstance(n, str):
+                    raise TypeError(f"argnums must be an int or a tuple of ints; for a name use argnames={n!r}")
+                raise TypeError(
+                    f"argnums must be an int or a tuple of ints, not {describe(n)}; "
+                    "a transform is given the function first, and its result the arguments:  chainrule.grad(f)(x)"
+                )
         self.signature = None
         if self.names:
             self.signature = inspect.signature(f)
