@@ -158,7 +158,7 @@ class HolomorphicError(ChainruleError, TypeError):
         super().__init__(
             message(
                 f"{name} returned a complex value; a complex output has one only if the function is holomorphic.",
-                "if the function is holomorphic (not checked):  chainrule.grad(f, holomorphic=True), which gives f'(z);",
+                "if the function is holomorphic (not checked):  chainrule.grad(f, holomorphic=True), which is f'(z);",
                 "make the output real, e.g. with np.abs or np.real.",
             )
         )
