@@ -70,7 +70,7 @@ class OutArgumentError(ChainruleError, TypeError):
     def __init__(self, name):
         super().__init__(
             message(
-                f"{name}(..., out=...): a traced result written into the plain array `out` would lose its derivative.",
+                f"{name}(..., out=...): a traced result written into `out` would lose its derivative.",
                 f"use the returned value:  y = {name}(...), without out=.",
             )
         )

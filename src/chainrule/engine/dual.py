@@ -192,6 +192,3 @@ def float_point(x):
     if dtype.kind in "iu":
         return x.astype(np.float64)
     raise NotDifferentiableError(f"an array of dtype {dtype} can't be differentiated.", "convert it:  x.astype(float).")
-
-
-__all__ = ["Dual", "float_point", "make_dual", "push_forward"]

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from chainrule.engine.boxed import Boxed, inexact, value
+from chainrule.engine.boxed import Boxed, value
 from chainrule.engine.cotangent import Masked
-from chainrule.engine.spec import choose, fit, fit_broadcast, shape_of, spec_of, spread_to, sum_to
+from chainrule.engine.spec import choose, fit, fit_broadcast, shape_of, spec_of, sum_to
 
 
 class Pull:
@@ -159,11 +159,3 @@ def float_residuals(saved):
         return x
 
     return tuple([convert(x) for x in saved])
-
-
-def spread_seed(ybar, spec):
-    """Broadcast a seed to the shape of the output it is for."""
-    return spread_to(ybar, spec.shape) if shape_of(ybar) != spec.shape else ybar
-
-
-__all__ = ["Pull", "any_to", "float_residuals", "inexact", "masked_pull", "spread_seed"]
