@@ -6,9 +6,10 @@ import numpy as np
 
 from chainrule.engine import boxed, elementwise
 from chainrule.engine.boxed import CALL, Boxed, dispatch, value
-from chainrule.engine.fastcalls import bilinear_call, linear_run, select_run, spread_run, with_keywords
+from chainrule.engine.fastcalls import bilinear_call, direct_call, linear_run, spread_run, with_keywords
 from chainrule.engine.indexing import noted
 from chainrule.engine.rule import RULES, full_name
+from chainrule.engine.selects import select_run
 from chainrule.engine.spec import cast_to, choose, shape_of, spread_to
 from chainrule.errors import NoRuleError, OutArgumentError, UnsupportedArgumentError
 
@@ -33,9 +34,9 @@ def build(function):
     if entry.kind == "elementwise":
         return elementwise_call(entry)
     if entry.kind == "gather":
-        return gather_call(entry)
+        return direct_call(entry, gather_call(entry))
     if entry.kind == "linear" and entry.nin == 1 and not entry.spread:
-        return run_call(entry, linear_run(entry))
+        return direct_call(entry, run_call(entry, linear_run(entry)))
     if entry.kind == "linear" and entry.spread:
         return run_call(entry, spread_run(entry))
     if entry.kind == "select":

@@ -5,15 +5,17 @@ on Duals of one level) is run at once, without the general `dispatch`. All else 
 foreign types, traced keyword arguments.
 """
 
+import inspect
+
 import numpy as np
 
 from chainrule.engine import level
 from chainrule.engine.boxed import PLAIN, Boxed, dispatch, inexact
-from chainrule.engine.cotangent import Masked
 from chainrule.engine.dual import Dual, make_dual, zero_of
-from chainrule.engine.held import held
-from chainrule.engine.pulls import any_to, frozen_param, taken
-from chainrule.engine.spec import Spec, fit, fit_broadcast, shape_of, spec_of
+from chainrule.engine.held import frozen_param, held
+from chainrule.engine.indexing import note_view
+from chainrule.engine.rule import parameters
+from chainrule.engine.spec import Spec, fit, spec_of
 from chainrule.engine.tape import Node, tick
 from chainrule.engine.variable import Variable
 
@@ -69,6 +71,84 @@ def linear_run(rule):
     return run
 
 
+def direct_call(rule, slow):
+    """Return the call of a linear function of one operand, with the shortest way for the forms named by `rule.quick`.
+
+    That is: a plain array on the tape, and the other arguments by position, or one by keyword. `slow` takes the rest.
+    """
+    if not rule.quick:
+        return slow
+    methods, names = positional(rule)
+    keyword = names[0] if names else None
+    adjoint = rule.vjps[0]
+    viewing = rule.kind == "gather"
+
+    def pull(ybar, saved):
+        _, spec, rest = saved
+        xbar = adjoint(ybar, None, spec, *rest)
+        return (xbar if xbar.__class__ is np.ndarray and xbar.dtype is spec.dtype else fit(xbar, spec),)
+
+    def call(*args, **kwargs):
+        if kwargs:
+            if len(args) != 1 or len(kwargs) != 1 or keyword not in kwargs:
+                return slow(*args, **kwargs)
+            args = (args[0], kwargs[keyword])
+        count = len(args)
+        method = methods.get(count)
+        if method is None:
+            return slow(*args)
+        a = args[0]
+        if a.__class__ is not Variable or level.paused:
+            return slow(*args)
+        x = a.data
+        if x.__class__ is not np.ndarray:
+            return slow(*args)
+        rest = args[1:]
+        for p in rest:
+            if p.__class__ not in FIXED:
+                return slow(*args)
+        y = method(x, *rest)
+        array = y.__class__ is np.ndarray
+        if not array and not inexact(y):
+            return slow(*args)
+        spec = _new(Spec)
+        spec.shape = x.shape
+        dtype = spec.dtype = x.dtype
+        spec.kind = dtype.kind
+        n = _new(Node)
+        n.parents = (a.aux,)
+        n.pull = pull
+        n.saved = (None, spec, rest)
+        n.rule = rule
+        n.serial = tick()
+        v = _new(Variable)
+        v.data = y
+        v.aux = n
+        v.level = a.level
+        if viewing and array:
+            base = y.base
+            if base is not None and (base is x or base is x.base):
+                note_view(v, a, rule, {keyword: rest[0]} if count == 2 else dict(zip(names, rest)))  # noqa: B905
+        return v
+
+    return call
+
+
+def positional(rule):
+    """Return {number of arguments: function of them} of the forms in `rule.quick`, and the arguments' names in order.
+
+    Only those count whose arguments are the first of NumPy's signature, and of the adjoint's.
+    """
+    order = [p.name for p in inspect.signature(rule.fun).parameters.values()][1:]
+    adjoint = parameters(rule.vjps[0], 3)[1]
+    methods = {}
+    for names, method in rule.quick.items():
+        k = len(names)
+        if list(names) == order[:k] == adjoint[:k] and "order" not in names:
+            methods[k + 1] = method
+    return methods, order
+
+
 def opened(operands):
     """Return level, values, nodes and numbers of the traced operands, if they are of one tape; None for all else."""
     if level.paused:
@@ -105,10 +185,19 @@ def spread_run(rule):
         y = rule.apply(xs, params)
         if not inexact(y):
             return dispatch(rule, operands, params)
-        specs = [spec_of(x) for x in xs]
+        specs = []
+        spec = shape = dtype = None
+        for x in xs:  # most have the same shape and dtype, and share one spec
+            if x.__class__ is not np.ndarray:
+                specs.append(spec_of(x))
+                continue
+            if x.dtype is not dtype or x.shape != shape:
+                spec = spec_of(x)
+                shape, dtype = spec.shape, spec.dtype
+            specs.append(spec)
 
         def pull(ybar, saved):
-            bars = list(adjoint(ybar, None, specs, **params))
+            bars = adjoint(ybar, None, specs, **params)
             for i in wanted:
                 if getattr(bars[i], "dtype", None) is not specs[i].dtype:
                     bars[i] = fit(bars[i], specs[i])
@@ -117,72 +206,6 @@ def spread_run(rule):
         return record(y, nodes, pull, (None, *specs), rule, lv)
 
     return run
-
-
-def select_run(rule):
-    """Return what runs a function that chooses between its operands (where, maximum, clip), after binding."""
-
-    def run(operands, params):
-        parts = opened(operands)
-        if parts is None:
-            return dispatch(rule, operands, params)
-        lv, xs, nodes, wanted = parts
-        y = rule.apply(xs, params)
-        if not inexact(y):
-            return dispatch(rule, operands, params)
-        wanted = tuple(wanted)
-        if params:
-            params = {k: frozen_param(v) for k, v in params.items()}
-        saved = [v if k else None for v, k in zip((y, *xs), rule.keeps(wanted))]  # noqa: B905 (strict costs time)
-        for i, x in enumerate(xs, 1):
-            if x.__class__ is np.ndarray and nodes[i - 1] is None and saved[i] is not None:
-                saved[i] = held(x)
-        return record(y, nodes, SelectPull(rule, wanted, like_result(y, xs, wanted), params), saved, rule, lv)
-
-    return run
-
-
-class SelectPull:
-    """Pull a cotangent back through one choice: each operand receives the entries that were taken from it."""
-
-    __slots__ = ("params", "rule", "specs", "wanted")
-
-    def __init__(self, rule, wanted, specs, params):
-        self.rule, self.wanted, self.specs, self.params = rule, wanted, specs, params
-
-    def __call__(self, ybar, saved):  # noqa: D102 (see the class)
-        weights = self.rule.vjps[0](*saved, **self.params)
-        plain = ybar.__class__ is np.ndarray
-        shape = ybar.shape if plain else shape_of(ybar)
-        xbars = [None] * len(self.specs)
-        for i in self.wanted:
-            weight, spec = weights[i], self.specs[i]
-            if plain and weight.__class__ is np.ndarray and weight.dtype is BOOL and weight.shape == shape:
-                xbar = np.zeros(shape, ybar.dtype)
-                np.copyto(xbar, ybar, where=weight)
-            else:
-                xbar, weight = taken(weight, ybar, shape)
-            if spec.shape != shape:
-                xbar, weight = fit_broadcast(xbar, spec), any_to(weight, spec.shape)
-            elif getattr(xbar, "dtype", None) is not spec.dtype:
-                xbar = fit(xbar, spec)
-            xbars[i] = Masked(xbar, weight)
-        return xbars
-
-
-BOOL = np.dtype(bool)
-
-
-def like_result(y, xs, wanted):
-    """Return the specs of the wanted operands; most have the shape and dtype of the result, and share one."""
-    specs = [None] * len(xs)
-    same = spec_of(y)
-    shape, dtype = same.shape, same.dtype
-    for i in wanted:
-        x = xs[i]
-        like = x.__class__ is np.ndarray and x.dtype is dtype and x.shape == shape
-        specs[i] = same if like else spec_of(x)
-    return specs
 
 
 def linear_pull(adjoint, spec, params):

@@ -49,3 +49,9 @@ def _release(guard):
 def is_locked(error):
     """Tell whether an error may come from an attempt to overwrite an array that is locked here."""
     return bool(_locked) and isinstance(error, ValueError) and "read-only" in str(error)
+
+
+def frozen_param(v):
+    """Return a call's parameter as it may be kept: arrays and lists are copied, since their holder may change them."""
+    kind = v.__class__
+    return v.copy() if kind is np.ndarray or kind is list else v

@@ -13,9 +13,11 @@ import numpy as np
 from chainrule.engine import cotangent, level
 from chainrule.engine.boxed import Boxed, dispatch, value
 from chainrule.engine.cotangent import Scatter
-from chainrule.engine.spec import cast_to, primitive, shape_of, spec_of
-from chainrule.engine.tape import Node
+from chainrule.engine.spec import Spec, cast_to, primitive, shape_of
+from chainrule.engine.tape import Node, tick
 from chainrule.engine.variable import Variable
+
+_new = object.__new__
 
 
 @primitive
@@ -151,8 +153,8 @@ def frozen(index):
     return index
 
 
-def _getitem_pull(spec, index):
-    return lambda ybar, saved: (Scatter(ybar, index, spec),)
+def _getitem_pull(ybar, saved):
+    return (Scatter(ybar, saved[2], saved[1]),)
 
 
 def read(x, index):
@@ -162,9 +164,21 @@ def read(x, index):
     if x.__class__ is Variable and x.data.__class__ is np.ndarray and not level.paused:
         data = x.data
         part = data[index]
-        y = Variable(part, Node((x.aux,), _getitem_pull(spec_of(data), index), (None, None), GETITEM[0]), x.level)
-        if part.__class__ is np.ndarray and is_view(part, data):
-            note_view(y, x, GETITEM[0], {"index": index})
+        n = _new(Node)
+        n.parents = (x.aux,)
+        n.pull = _getitem_pull
+        dtype = data.dtype
+        n.saved = (None, Spec(data.shape, dtype, dtype.kind), index)
+        n.rule = GETITEM[0]
+        n.serial = tick()
+        y = _new(Variable)
+        y.data = part
+        y.aux = n
+        y.level = x.level
+        if part.__class__ is np.ndarray:
+            base = part.base
+            if base is not None and (base is data or base is data.base):
+                note_view(y, x, GETITEM[0], {"index": index})
         return y
     y = dispatch(GETITEM[0], (x,), {"index": index})
     part = value(y)

@@ -4,7 +4,10 @@ import numpy as np
 
 from chainrule.engine.boxed import Boxed, value
 from chainrule.engine.cotangent import Masked
+from chainrule.engine.held import frozen_param
 from chainrule.engine.spec import choose, fit, fit_broadcast, shape_of, spec_of, sum_to
+
+BOOL = np.dtype(bool)
 
 
 class Pull:
@@ -12,28 +15,8 @@ class Pull:
 
     __slots__ = ("params", "rule", "specs", "wanted")
 
-    def __init__(self, rule, wanted, y, xs, params):
-        self.rule, self.wanted = rule, wanted
-        specs = [None] * len(xs)
-        for i in wanted:
-            specs[i] = spec_of(xs[i])
-        self.specs = specs
-        self.params = {k: frozen_param(v) for k, v in params.items()} if params else params
-
-    def residuals(self, y, xs):
-        """Return ``(y, *xs)`` with None for what the pullback does not read, shapes for what a linear rule reads."""
-        rule = self.rule
-        kind = rule.kind
-        if kind == "linear" or kind == "gather":
-            return (None, *[spec_of(x) for x in xs])
-        if kind == "bilinear":  # the adjoint to one operand reads the other, and its own operand's shape only
-            a, b = xs
-            return (None, a if 1 in self.wanted else spec_of(a), b if 0 in self.wanted else spec_of(b))
-        keep = rule.keeps(self.wanted)
-        if rule.spread:
-            return (y if keep[0] else None, *xs)
-        kept = tuple([v if k else None for v, k in zip((y, *xs), keep, strict=False)])
-        return float_residuals(kept) if kind == "rule" else kept  # such rules may ask for a dtype or shape
+    def __init__(self, rule, wanted, specs, params):
+        self.rule, self.wanted, self.specs, self.params = rule, wanted, specs, params
 
     def __call__(self, ybar, saved):  # noqa: D102 (see the class)
         rule = self.rule
@@ -42,17 +25,6 @@ class Pull:
         if kind == "elementwise":
             for i in self.wanted:
                 xbars[i] = fit_broadcast(ybar * rule.vjps[i](*saved), self.specs[i])
-        elif kind == "select":
-            masks = rule.vjps[0](*saved, **self.params)
-            shape = shape_of(ybar)
-            for i in self.wanted:
-                xbar, mask = taken(masks[i], ybar, shape)
-                spec = self.specs[i]
-                if spec.shape != shape:
-                    xbar, mask = fit_broadcast(xbar, spec), any_to(mask, spec.shape)
-                elif getattr(xbar, "dtype", None) is not spec.dtype:
-                    xbar = fit(xbar, spec)
-                xbars[i] = Masked(xbar, mask)
         elif rule.spread:
             y, *xs = saved
             parts = rule.vjps[0](ybar, y, tuple(xs), **self.params)
@@ -71,10 +43,72 @@ class Pull:
         return self(ybar.filled(y), saved)
 
 
-def frozen_param(v):
-    """Return a call's parameter as it may be kept: arrays and lists are copied, since their holder may change them."""
-    kind = v.__class__
-    return v.copy() if kind is np.ndarray or kind is list else v
+def pull_of(rule, wanted, y, xs, params):
+    """Return the pullback of one call of `rule`."""
+    if params:
+        params = {k: frozen_param(v) for k, v in params.items()}
+    if rule.kind == "select":
+        return SelectPull(rule, wanted, [unlike(x, y) if i in wanted else None for i, x in enumerate(xs)], params)
+    return Pull(rule, wanted, [spec_of(x) if i in wanted else None for i, x in enumerate(xs)], params)
+
+
+def residuals(rule, wanted, y, xs):
+    """Return ``(y, *xs)`` with None for what the pullback does not read, shapes for what a linear rule reads."""
+    kind = rule.kind
+    if kind == "linear" or kind == "gather":
+        return (None, *[spec_of(x) for x in xs])
+    if kind == "bilinear":  # the adjoint to one operand reads the other, and its own operand's shape only
+        a, b = xs
+        return (None, a if 1 in wanted else spec_of(a), b if 0 in wanted else spec_of(b))
+    keep = rule.keeps(wanted)
+    if rule.spread:
+        return (y if keep[0] else None, *xs)
+    kept = tuple([v if k else None for v, k in zip((y, *xs), keep, strict=False)])
+    return float_residuals(kept) if kind == "rule" else kept  # such rules may ask for a dtype or shape
+
+
+class SelectPull:
+    """Pull a cotangent back through one choice: each operand receives the entries that were taken from it.
+
+    `specs` has the shape and dtype of each operand that wants a cotangent, None for one that is like the result;
+    `wanted` their numbers.
+    """
+
+    __slots__ = ("params", "rule", "specs", "wanted")
+
+    def __init__(self, rule, wanted, specs, params):
+        self.rule, self.wanted, self.specs, self.params = rule, wanted, specs, params
+
+    def __call__(self, ybar, saved):  # noqa: D102 (see the class)
+        weights = self.rule.vjps[0](*saved, **self.params)
+        plain = ybar.__class__ is np.ndarray
+        shape = ybar.shape if plain else shape_of(ybar)
+        specs = self.specs
+        xbars = [None] * len(specs)
+        for i in self.wanted:
+            weight, spec = weights[i], specs[i]
+            if plain and weight.__class__ is np.ndarray and weight.dtype is BOOL and weight.shape == shape:
+                xbar = np.zeros(shape, ybar.dtype)
+                np.copyto(xbar, ybar, where=weight)
+            else:
+                xbar = taken(weight, ybar, shape)[0]
+            xbars[i] = xbar if spec is None else fit_broadcast(xbar, spec)
+        return xbars
+
+    def masked(self, ybar, saved, mask=None):
+        """Return each operand's cotangent with the mask of the entries taken from it, of those in `mask` only."""
+        weights = self.rule.vjps[0](*saved, **self.params)
+        shape = shape_of(ybar)
+        xbars = [None] * len(self.specs)
+        for i in self.wanted:
+            spec = self.specs[i]
+            xbar, active = taken(weights[i], ybar, shape)
+            if mask is not None:
+                active = active & mask
+            if spec is not None:
+                xbar, active = fit_broadcast(xbar, spec), any_to(active, spec.shape)
+            xbars[i] = Masked(xbar, active)
+        return xbars
 
 
 def taken(weight, x, shape):
@@ -95,6 +129,41 @@ def any_to(mask, shape):
     if mask.shape == shape:
         return mask
     return np.asarray(sum_to(mask.astype(np.int64), shape)) > 0
+
+
+def unlike(x, y):
+    """Return the spec of an operand that differs from the result in shape or dtype; None for one that does not."""
+    if x.__class__ is y.__class__ is np.ndarray and x.dtype is y.dtype and x.shape == y.shape:
+        return None
+    spec = spec_of(x)
+    other = spec_of(y)
+    return None if spec.shape == other.shape and spec.dtype is other.dtype and spec.kind == other.kind else spec
+
+
+def pulled(node, ybar, saved, masks):
+    """Pull a cotangent, masked or not, back through `node`; with `masks` those of a choice get theirs."""
+    if ybar.__class__ is Masked:
+        pull = masked_pull
+    elif masks and node.rule.kind == "select":
+        pull = masks_of
+    else:
+        pull = plain_pull
+    try:
+        return pull(node, ybar, saved)
+    except (ZeroDivisionError, OverflowError):  # Python floats in the rule: again, as NumPy's floats
+        if ybar.__class__ is Masked:
+            return pull(node, Masked(*float_residuals((ybar.value,)), ybar.mask), float_residuals(saved))
+        return pull(node, *float_residuals((ybar,)), float_residuals(saved))
+
+
+def plain_pull(node, ybar, saved):
+    """Pull a cotangent back."""
+    return node.pull(ybar, saved)
+
+
+def masks_of(node, ybar, saved):
+    """Pull a cotangent back through a choice, which gives each operand's its mask."""
+    return node.pull.masked(ybar, saved)
 
 
 def masked_pull(node, ybar, saved):
@@ -123,18 +192,9 @@ def masked_pull(node, ybar, saved):
                 spec = spec_of(value(ybar.value))
             xbars.append(Masked(fit_broadcast(xbar, spec), any_to(mask, spec.shape)))
         return xbars
-    xbars = node.pull(ybar.value, saved)
     if kind == "select":
-        weights = rule.vjps[0](*saved, **node.pull.params)
-        shape = mask.shape
-        out = []
-        for i, x in enumerate(xbars):
-            if x is None:
-                out.append(None)
-                continue
-            active = (np.broadcast_to(value(weights[i]), shape) != 0) & mask
-            out.append(Masked(x.value, any_to(active, shape_of(x.value))))
-        return out
+        return node.pull.masked(ybar.value, saved, mask)
+    xbars = node.pull(ybar.value, saved)
     probe = np.where(mask, 1.0 + np.arange(mask.size).reshape(mask.shape) * 0.6180339887498949 % 1.0, 0.0)
     traces = node.pull(probe, tuple([value(s) if isinstance(s, Boxed) else s for s in saved]))
     out = []

@@ -24,6 +24,8 @@ gets the operands as one tuple, and returns one cotangent for each.
 
 import inspect
 
+import numpy as np
+
 RULES = {}  # function -> Rule (or a Composite)
 _MISSING = object()
 
@@ -33,7 +35,7 @@ class Rule:
 
     __slots__ = (
         "accepts", "affine", "apply", "bind", "complex", "domain", "fun", "gathers", "jvps", "kind", "name",
-        "nin", "notes", "pulls", "reads", "residuals", "spread", "vjps",
+        "nin", "notes", "pulls", "quick", "reads", "residuals", "spread", "vjps",
     )  # fmt: skip
 
     def __init__(self, fun, kind, nin, jvps=(), vjps=(), spread=False, affine=(), bind=None, apply=None, domain=None,
@@ -48,6 +50,7 @@ class Rule:
         self.apply = apply or (self._apply_spread if spread else self._apply)
         self.bind = bind or self._first_bind
         self.pulls = None  # of elementwise rules: see engine.elementwise
+        self.quick = {}  # names of arguments -> function of a plain array and their values: see `quick`
         self.reads = None  # filled at first use: for each vjp, which of (y, *xs) it reads
         self.residuals = {}  # wanted operands -> which of (y, *xs) are kept
 
@@ -95,8 +98,6 @@ def full_name(fun):
     name = getattr(fun, "__name__", type(fun).__name__)
     module = getattr(fun, "__module__", None) or ("numpy" if type(fun).__name__ == "ufunc" else "")
     if type(fun).__name__ == "ufunc":
-        import numpy as np
-
         module = "numpy" if getattr(np, name, None) is fun else "scipy.special"
     return f"{module}.{name}" if module else name
 
@@ -357,6 +358,26 @@ def rule(
             accepts=(*keywords, *accepts),
         )  # fmt: skip
     )
+
+
+def quick(fun, **methods):
+    """Run `fun`, linear in its one operand, on plain arrays by another function, without NumPy's wrapper around it.
+
+    `methods` has a function of the array and the arguments' values for each way of calling: ``none``, or the names of
+    the arguments joined by underscores. The adjoint must take these in the same order.
+    """
+    rule = RULES[fun]
+    rule.quick = table = {() if names == "none" else tuple(names.split("_")): m for names, m in methods.items()}
+
+    def apply(operands, params):
+        x = operands[0]
+        if x.__class__ is np.ndarray:
+            method = table.get(tuple(params))
+            if method is not None:
+                return method(x, *params.values())
+        return fun(x, **params)
+
+    rule.apply = apply
 
 
 def constant(*funs):

@@ -19,7 +19,7 @@ import numpy as np
 from chainrule.engine import level as _level
 from chainrule.engine.boxed import Boxed
 from chainrule.engine.cotangent import LAZY, Masked, Slots
-from chainrule.engine.pulls import float_residuals, masked_pull
+from chainrule.engine.pulls import float_residuals, pulled
 
 tick = itertools.count().__next__
 _by_serial = attrgetter("serial")
@@ -142,13 +142,13 @@ def one_pass(node, seed, record, visit, masks):
                     ybar = masked(ybar)
                 elif ybar.__class__ in lazy and not (masks and ybar.__class__ is Masked):
                     ybar = ybar.dense()
-                if plain and parents and ybar.__class__ is not Masked:
+                if plain and parents and ybar.__class__ is not Masked and not (masks and n.rule.kind == "select"):
                     try:
                         xbars = n.pull(ybar, n.saved)
                     except (ZeroDivisionError, OverflowError):  # Python floats in the rule: again, as NumPy's floats
                         xbars = n.pull(*float_residuals((ybar,)), float_residuals(n.saved))
                 else:
-                    xbars = unusual(n, ybar, leaves, record, visit)
+                    xbars = unusual(n, ybar, leaves, record, visit, masks)
                     if xbars is None:
                         continue
                 if len(parents) == 2:  # unrolled: most nodes have one or two parents
@@ -179,7 +179,7 @@ def masked(ybar):
     return Masked(ybar, np.ones(np.shape(ybar), bool))
 
 
-def unusual(n, ybar, leaves, record, visit):
+def unusual(n, ybar, leaves, record, visit, masks):
     """Pull back through a node where something is asked beyond the plain pull: leaves, masks, records, visits."""
     saved = n.saved
     masked = ybar.__class__ is Masked and bool(n.parents)
@@ -193,12 +193,4 @@ def unusual(n, ybar, leaves, record, visit):
         return None
     if record is not None:
         saved = record(n, saved)
-    if not masked:
-        try:
-            return n.pull(ybar, saved)
-        except (ZeroDivisionError, OverflowError):
-            return n.pull(*float_residuals((ybar,)), float_residuals(saved))
-    try:
-        return masked_pull(n, ybar, saved)
-    except (ZeroDivisionError, OverflowError):
-        return masked_pull(n, Masked(*float_residuals((ybar.value,)), ybar.mask), float_residuals(saved))
+    return pulled(n, ybar, saved, masks)

@@ -12,7 +12,7 @@ from chainrule.engine.boxed import Boxed, inexact, uncarried
 from chainrule.engine.cotangent import LAZY
 from chainrule.engine.dual import float_point
 from chainrule.engine.held import held
-from chainrule.engine.pulls import Pull
+from chainrule.engine.pulls import pull_of, residuals
 from chainrule.engine.spec import Spec, fit, ones_of, spec_of
 from chainrule.engine.tape import BUFFER, SLOT, Node, leaf, pull_back, reachable, slot_pull
 from chainrule.errors import InPlaceError, NotScalarError, ShapeError
@@ -77,10 +77,10 @@ class Variable(Boxed):
             return uncarried(rule, y)
         wanted = tuple([i for i, m in enumerate(mine) if m])
         parents = tuple([x.aux if m else None for x, m in zip(operands, mine, strict=True)])
-        pull = Pull(rule, wanted, y, xs, params)
-        saved = pull.residuals(y, xs)
+        saved = residuals(rule, wanted, y, xs)
         if len(wanted) < len(mine):  # constants that the pullback reads must stay what they are
             saved = (saved[0], *[v if m or v.__class__ is not np.ndarray else held(v) for v, m in zip(saved[1:], mine)])  # noqa: B905
+        pull = pull_of(rule, wanted, y, xs, params)
         if several:
             node = Node(parents, pull.slots, saved, rule)
             return slot_outputs(node, y, level)

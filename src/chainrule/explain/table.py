@@ -16,7 +16,7 @@ import numpy as np
 from chainrule.engine.boxed import value
 from chainrule.engine.cotangent import LAZY, Masked, Slots
 from chainrule.engine.dual import Dual, make_dual
-from chainrule.engine.pulls import Pull, float_residuals, masked_pull
+from chainrule.engine.pulls import pull_of, pulled, residuals
 from chainrule.engine.spec import ones_of, shape_of, spec_of, zeros_of
 from chainrule.engine.tape import Node, leaf
 from chainrule.explain import notation
@@ -175,7 +175,8 @@ class Trace:
                     shown = dense(ybar)
                 if ybar is None:
                     continue
-                xbars = pulled(node, ybar)
+                kept = ybar if ybar.__class__ in (Masked, Slots) else dense(ybar)
+                xbars = pulled(node, kept, node.saved, masks=True)
                 local = self._local(e, node)
                 for j, (x, xbar) in enumerate(zip(e.inputs, xbars, strict=True)):
                     if xbar is None or node.parents[j] is None:
@@ -197,9 +198,9 @@ class Trace:
             parents = tuple([of.get(x) if isinstance(x, Symbol) else None for x in e.inputs])
             wanted = tuple([j for j, p in enumerate(parents) if p is not None])
             xs = self.operands(e)
-            pull = Pull(e.rule, wanted, step.value, xs, e.params)
+            pull = pull_of(e.rule, wanted, step.value, xs, e.params)
             several = isinstance(e.output, tuple)
-            node = Node(parents, pull.slots if several else pull, pull.residuals(step.value, xs), e.rule)
+            node = Node(parents, pull.slots if several else pull, residuals(e.rule, wanted, step.value, xs), e.rule)
             nodes.append(node)
             of.update(dict.fromkeys(step.symbols, node))
         return nodes
@@ -208,17 +209,7 @@ class Trace:
         """Return the derivative of a scalar step in each of its operands; None unless all are scalars."""
         if isinstance(e.output, tuple) or any(shape_of(x) for x in (self.values[e.output], *self.operands(e))):
             return None
-        return pulled(node, ones_of(self.values[e.output]))
-
-
-def pulled(node, ybar):
-    """Pull a cotangent back through one node."""
-    try:
-        if ybar.__class__ is Masked:
-            return masked_pull(node, ybar, node.saved)
-        return node.pull(ybar if ybar.__class__ is Slots else dense(ybar), node.saved)
-    except (ZeroDivisionError, OverflowError):  # Python floats: again, as NumPy's
-        return node.pull(*float_residuals((dense(ybar),)), float_residuals(node.saved))
+        return pulled(node, ones_of(self.values[e.output]), node.saved, masks=True)
 
 
 def dense(ybar):

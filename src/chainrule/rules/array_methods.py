@@ -8,6 +8,7 @@ import numpy as np
 
 from chainrule.engine.boxed import CALL, Boxed, value
 from chainrule.engine.indexing import write
+from chainrule.engine.rule import RULES
 from chainrule.errors import ConversionError, InPlaceError
 from chainrule.rules.shapes import astype as cast
 from chainrule.rules.shapes import flatten
@@ -32,10 +33,15 @@ REFUSED = {
 
 def _method(name, fun):
     def method(self, *args, **kwargs):
-        return CALL[fun](self, *args, **kwargs)  # as NumPy would, without asking it
+        call = CALL[fun]  # as NumPy would, without asking it
+        if getattr(RULES[fun], "quick", None):  # from now on without this step between
+            call.__name__, call.__qualname__, call.__doc__ = name, name, doc
+            setattr(Boxed, name, call)
+        return call(self, *args, **kwargs)
 
+    doc = f"Return `numpy.{fun.__name__}` of this array."
     method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"Return `numpy.{fun.__name__}` of this array."
+    method.__doc__ = doc
     return method
 
 
@@ -50,8 +56,10 @@ def reshape(self, *shape, order="C", copy=None):
     """Return the elements in another shape."""
     if len(shape) == 1:
         shape = shape[0]
+    if copy is None and order == "C":
+        return CALL[np.reshape](self, shape)
     if copy is None:
-        return CALL[np.reshape](self, shape) if order == "C" else CALL[np.reshape](self, shape, order=order)
+        return CALL[np.reshape](self, shape, order=order)
     return CALL[np.reshape](self, shape, order=order, copy=copy)
 
 

@@ -29,9 +29,9 @@ def concatenate_back(ybar, y, xs, axis=0, dtype=None, casting="same_kind"):
 
 def stack_back(ybar, y, xs, axis=0, dtype=None, casting="same_kind"):
     """Take the cotangent's layers."""
+    if axis == 0:
+        return list(ybar)
     k = normalize_axis_index(axis, len(xs[0].shape) + 1)
-    if k == 0:
-        return [ybar[i] for i in range(len(xs))]
     before = (slice(None),) * k
     return [ybar[(*before, i)] for i in range(len(xs))]
 
@@ -41,8 +41,11 @@ linear(np.concatenate, concatenate_back, spread=True)
 
 def fast_stack(xs, params):
     """Stack plain arrays or numbers along a new first axis in a third of `np.stack`'s time, with the same result."""
-    if params or any(x.__class__ not in PLAIN for x in xs):
+    if params:
         return np.stack(list(xs), **params)
+    for x in xs:
+        if x.__class__ is not np.ndarray and x.__class__ not in PLAIN:
+            return np.stack(list(xs))
     return np.array(xs)
 
 

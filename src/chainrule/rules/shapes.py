@@ -9,7 +9,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from chainrule.engine.boxed import Boxed, value
 from chainrule.engine.indexing import put, scatter
-from chainrule.engine.rule import RULES, composite, gather, linear, make_binder
+from chainrule.engine.rule import RULES, composite, gather, linear, make_binder, quick
 from chainrule.engine.spec import cast_to, primitive, shape_of, spread_to, sum_to
 from chainrule.errors import UnsupportedArgumentError
 
@@ -101,25 +101,6 @@ gather(np.tile, np.rollaxis)
 
 def _negative(shift):
     return tuple(-int(s) for s in shift) if np.ndim(shift) else -int(shift)
-
-
-def quick(fun, **methods):
-    """Run `fun` on plain arrays by ndarray's method, without NumPy's wrapper around it.
-
-    `methods` has a function of the array for each set of arguments: ``none``, or their names joined by underscores.
-    """
-    rule = RULES[fun]
-    table = {() if names == "none" else tuple(names.split("_")): method for names, method in methods.items()}
-
-    def apply(operands, params):
-        x = operands[0]
-        if x.__class__ is np.ndarray:
-            method = table.get(tuple(params))
-            if method is not None:
-                return method(x, *params.values())
-        return fun(x, **params)
-
-    rule.apply = apply
 
 
 quick(np.reshape, shape=lambda x, shape: x.reshape(shape), newshape=lambda x, shape: x.reshape(shape))
