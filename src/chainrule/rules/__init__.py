@@ -4,6 +4,7 @@ from chainrule.engine import calls  # noqa: F401
 from chainrule.rules import choices, complexes, elementwise, gates, primitives, series  # noqa: F401
 from chainrule.rules import creation, differences, indexing, joining, shapes  # noqa: F401
 from chainrule.rules import einsum, fft, linalg, norms, products, reductions, statistics  # noqa: F401
+from chainrule.rules import callables, covariance, emath, histograms, interpolation, polynomials, sets, windows  # noqa: F401
 from chainrule.rules import ufunc_methods  # noqa: F401 (after all ufuncs)
 from chainrule.rules import array_methods  # noqa: F401
 from chainrule.rules import methods  # noqa: F401 (last: installs operators built from the rules)

@@ -6,12 +6,14 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from chainrule.engine.boxed import Boxed
 from chainrule.engine.rule import composite
 from chainrule.engine.spec import shape_of
+from chainrule.rules.creation import joined
 
 NOT_GIVEN = np._NoValue
 
 
 def as_array(x):
-    """Return `x` with a shape and a dtype: as it is, or as a plain array."""
+    """Return `x` with a shape and a dtype: as it is, or a number or nested lists of them, traced or not, as an array."""
+    x = joined(x)
     return x if hasattr(x, "shape") else np.asarray(x)
 
 

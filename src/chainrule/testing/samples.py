@@ -23,7 +23,7 @@ import numpy as np
 
 from chainrule.engine.rule import RULES, full_name
 
-FAMILIES = ("primitives", "elementwise", "shapes", "products")
+FAMILIES = ("primitives", "elementwise", "shapes", "products", "functions")
 DTYPES = ("float64", "float32", "float16", "longdouble", "complex128", "complex64")
 
 UNARY_SHAPES = ((), (3,), (2, 3), (0, 2))

@@ -1,0 +1,69 @@
+"""Linear interpolation, and angles made continuous.
+
+Between two knots `np.interp` is a line, so its derivatives in the place, in the knots and in their values follow from
+the formula of that line. At a knot the line to the right of it is taken, at the last knot the one to the left.
+"""
+
+import numpy as np
+
+from chainrule.engine.boxed import value
+from chainrule.engine.rule import composite, rule
+from chainrule.engine.spec import shape_of
+from chainrule.rules.differences import as_array
+
+DOUBLE = np.dtype(float)
+
+
+def as_double(x, complex_too=False):
+    """Return numbers, or lists of them, as double precision: what `np.interp` calculates in."""
+    x = as_array(x)
+    kind = x.dtype.kind
+    if kind == "c" and not complex_too:
+        raise TypeError("np.interp takes complex numbers for the values `fp` only")
+    wanted = np.dtype(complex) if kind == "c" else DOUBLE
+    return x if x.dtype == wanted else x.astype(wanted)
+
+
+@composite(np.interp)
+def interp(x, xp, fp, left=None, right=None, period=None):
+    """Return the value, at `x`, of the line between the two knots around it; `left` and `right` of all, constants."""
+    x, xp, fp = as_double(x), as_double(xp), as_double(fp, complex_too=True)
+    if len(shape_of(xp)) != 1 or len(shape_of(fp)) != 1:
+        raise ValueError("Data points must be 1-D sequences")
+    if xp.shape[0] != fp.shape[0]:
+        raise ValueError("fp and xp are not of the same length.")
+    if not xp.shape[0]:
+        raise ValueError("array of sample points is empty")
+    if period is not None:
+        if value(period) == 0:
+            raise ValueError("period must be a non-zero value")
+        left = right = None
+        period = abs(period)
+        x, xp = x % period, xp % period
+        order = np.argsort(xp)
+        xp, fp = xp[order], fp[order]
+        xp = np.concatenate((xp[-1:] - period, xp, xp[:1] + period))
+        fp = np.concatenate((fp[-1:], fp, fp[:1]))
+    places, knots = value(x), value(xp)
+    last = len(knots) - 1
+    before, after = places < knots[0], places > knots[-1]
+    start = np.clip(np.searchsorted(knots, places, side="right") - 1, 0, max(last - 1, 0))
+    anchor = np.where(places == knots[-1], last, start)  # so that the last knot gives its very value
+    if last:
+        slope = (fp[1:] - fp[:-1]) / (xp[1:] - xp[:-1])
+        y = slope[start] * (x - xp[anchor]) + fp[anchor]
+    else:
+        y = fp[anchor] + 0 * x
+    for outside, given, end in ((before, left, fp[0]), (after, right, fp[-1])):
+        if np.any(outside):
+            y = np.where(outside, end if given is None else given, y)
+    return y if shape_of(y) else y[()]  # a number for a number
+
+
+# What is added to an angle is a multiple of the period, and jumps only.
+rule(
+    np.unwrap,
+    jvp=lambda xdot, y, x, discont=None, axis=-1, period=None: xdot,
+    vjp=lambda ybar, y, x, discont=None, axis=-1, period=None: ybar,
+    complex=False,
+)
