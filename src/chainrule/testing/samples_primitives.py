@@ -4,6 +4,7 @@ import numpy as np
 
 from chainrule.engine.indexing import getitem, put, scatter
 from chainrule.engine.spec import cast_to, choose, real_part, spread_to, sum_to
+from chainrule.rules.scalars import number
 from chainrule.testing.samples import array, sample
 
 MASK = np.array([[True, False, True], [False, False, True]])
@@ -37,5 +38,6 @@ SAMPLES = [
     sample(cast_to, array(2, 3), dtype=np.dtype("float32")).only("float32", "float16", "complex64"),
     sample(choose, MASK, array(2, 3)), sample(choose, np.array([True, False]), array(2)),
     sample(real_part, array(3)), sample(real_part, array()),
+    sample(number, array()), sample(number, array(1)), sample(number, array(1, 1)),
 ]
 # fmt: on
