@@ -42,7 +42,8 @@ ENTRIES = {  # what a few of them need in addition, to register an operator, a u
 # fmt: off
 PUBLIC = [
     "Dual", "Function", "Variable", "check_grads", "elementwise_grad", "explain", "extend", "grad", "hessian", "hvp",
-    "jacobian", "jvp", "linearize", "no_grad", "relu", "sigmoid", "stop_gradient", "value", "value_and_grad", "vjp",
+    "jacobian", "jvp", "keep_memory", "linearize", "no_grad", "relu", "sigmoid", "stop_gradient", "value",
+    "value_and_grad", "vjp",
 ]
 # fmt: on
 

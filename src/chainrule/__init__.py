@@ -11,6 +11,7 @@ from chainrule.engine.boxed import value
 from chainrule.engine.dual import Dual
 from chainrule.engine.function import Function
 from chainrule.engine.level import no_grad
+from chainrule.engine.memory import keep_memory
 from chainrule.engine.variable import Variable
 from chainrule.rules.gates import relu, sigmoid
 from chainrule.testing import check_grads
@@ -41,6 +42,7 @@ __all__ = [
     "hvp",
     "jacobian",
     "jvp",
+    "keep_memory",
     "linearize",
     "no_grad",
     "relu",

@@ -22,6 +22,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from chainrule.engine.memory import settle
 from chainrule.errors import LeakedValueError
 
 _tokens = itertools.count(1)
@@ -70,6 +71,8 @@ def hold_gc():
     if not gc_threshold:
         return
     with _lock:
+        if _gc_before is None:  # the first pass of the process
+            settle()
         if _gc_users == 0:
             _gc_before = gc.get_threshold()
             if 0 < _gc_before[0] < gc_threshold:
