@@ -57,6 +57,13 @@ class NoRuleError(ChainruleError, NotImplementedError):
         )
 
 
+class UnsupportedFunctionError(NoRuleError):
+    """A function was called with a traced value that has no derivative rule, and will not get one."""
+
+    def __init__(self, name, why, *instead):
+        ChainruleError.__init__(self, message(f"{name} is not differentiated: it {why}.", *instead))
+
+
 class UnsupportedArgumentError(ChainruleError, NotImplementedError, TypeError):
     """A function has a rule, but not for this keyword argument, or not for a traced value in it."""
 

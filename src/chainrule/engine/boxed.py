@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from chainrule.engine import level as _level
+from chainrule.engine.caller import asked_by
 from chainrule.errors import (
     ChainruleError,
     ConversionError,
@@ -89,8 +90,9 @@ class Boxed(Surface):
         return copied
 
     def __array__(self, dtype=None, copy=None):
-        if sys._getframe(1).f_globals.get("__name__", "").startswith("numpy.ma"):  # masked_array * x does not ask us
+        if sys._getframe(1).f_globals.get("__name__", "").startswith("numpy.ma."):  # masked_array * x does not ask us
             refuse_foreign(np.ma.MaskedArray)
+        self.advise()
         raise ConversionError(
             "np.array or np.asarray",
             "build arrays from traced values with  np.array([x, y], like=x)  or  np.stack([x, y]);",
@@ -99,12 +101,20 @@ class Boxed(Surface):
         )
 
     def __float__(self):
+        self.advise()
         raise ConversionError(
             "float(x), a function of the math module, or `a[i] = x` into a plain array",
             "use NumPy's function (np.sin(x) for math.sin(x));",
             "write into a traced buffer:  a = np.zeros(n, like=x); a[i] = x;",
             "take the plain value with  float(chainrule.value(x))  if no derivative is wanted.",
         )
+
+    @staticmethod
+    def advise():
+        """Raise with the advice that belongs to the function asking for a plain value, if there is any."""
+        found = ADVICE[0](*asked_by())
+        if found is not None:
+            raise ConversionError(found[0], *found[1])
 
     def _no_number(self):
         raise ConversionError(
@@ -217,6 +227,7 @@ class _Calls(dict):
 
 CALL = _Calls()
 BUILD = [None]  # set by engine.dispatch: function -> callable, or raises NoRuleError
+ADVICE = [lambda module, path: None]  # set by chainrule.rules.unsupported: what to write instead of a call
 UFUNC_METHOD = [None]  # set by engine.dispatch: ufunc methods and keyword arguments
 
 

@@ -8,10 +8,10 @@ from chainrule.engine import boxed, elementwise
 from chainrule.engine.boxed import CALL, Boxed, dispatch, value
 from chainrule.engine.fastcalls import bilinear_call, direct_call, linear_run, spread_run, with_keywords
 from chainrule.engine.indexing import noted
-from chainrule.engine.rule import RULES, full_name
+from chainrule.engine.rule import RULES, UNSUPPORTED, full_name
 from chainrule.engine.selects import select_run
 from chainrule.engine.spec import cast_to, choose, shape_of, spread_to
-from chainrule.errors import NoRuleError, OutArgumentError, UnsupportedArgumentError
+from chainrule.errors import NoRuleError, OutArgumentError, UnsupportedArgumentError, UnsupportedFunctionError
 
 LATER = {}  # package name -> function that registers the rules of that package when it is first met
 UFUNC_METHODS = {}  # (ufunc, method) -> the function that does the same
@@ -26,7 +26,9 @@ def build(function):
                 LATER.pop(package)()
         entry = RULES.get(function)
         if entry is None:
-            raise NoRuleError(full_name(function))
+            name = full_name(function)
+            why = UNSUPPORTED.get(function) or UNSUPPORTED.get(name)
+            raise UnsupportedFunctionError(name, *why) if why else NoRuleError(name)
     if entry.kind == "composite":
         return entry.written
     if entry.kind == "constant":

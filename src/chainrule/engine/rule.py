@@ -27,6 +27,7 @@ import inspect
 import numpy as np
 
 RULES = {}  # function -> Rule (or a Composite)
+UNSUPPORTED = {}  # function or full name -> why it has no rule and will not get one, and what to write instead
 _MISSING = object()
 
 
@@ -96,6 +97,8 @@ class Composite:
 def full_name(fun):
     """Return ``numpy.linalg.inv`` for the function of that name."""
     name = getattr(fun, "__name__", type(fun).__name__)
+    if name.endswith("(vectorized)"):  # a ufunc made of a Python function
+        return "numpy.frompyfunc"
     module = getattr(fun, "__module__", None) or ("numpy" if type(fun).__name__ == "ufunc" else "")
     if type(fun).__name__ == "ufunc":
         module = "numpy" if getattr(np, name, None) is fun else "scipy.special"
@@ -395,3 +398,8 @@ def composite(*funs):
         return written
 
     return declare
+
+
+def unsupported(fun, why, *instead):
+    """Declare that a function (or all of a full name) is not differentiated; its error says `why`, and what to do."""
+    UNSUPPORTED[fun] = (why, *instead)

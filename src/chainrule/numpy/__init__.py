@@ -8,6 +8,9 @@ An array that holds traced values is traced. One that holds none is a buffer: an
 values can be written, and which turns into a traced array then. Buffers convert to plain arrays wherever NumPy asks
 for one; arrays of integers and bools are plain.
 
+Also here: functions that NumPy does not hand over because they call a function of the user's (`vectorize`, `piecewise`,
+`apply_along_axis`), build arrays between brackets (`r_`, `c_`, `mgrid`, `ogrid`) or walk over elements (`ndenumerate`).
+
 Plain NumPy has the same by its own ``like=``: ``np.zeros(n, like=x)``, ``np.array([x, y], like=x)``.
 
 Examples
@@ -26,6 +29,20 @@ Examples
 
 import numpy as _numpy
 
+from chainrule.numpy.calling import (
+    apply_along_axis,
+    apply_over_axes,
+    asarray_chkfinite,
+    broadcast,
+    fromiter,
+    kaiser,
+    ndenumerate,
+    nditer,
+    nested_iters,
+    piecewise,
+    vectorize,
+)
+from chainrule.numpy.grids import c_, mgrid, ogrid, r_
 from chainrule.rules.creation import (
     arange,
     array,
@@ -50,9 +67,10 @@ from chainrule.rules.creation import asarray as asanyarray
 from chainrule.rules.creation import ascontiguousarray as asfortranarray
 
 __all__ = [
-    "arange", "array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "empty", "empty_like", "eye",
-    "full", "full_like", "geomspace", "identity", "linspace", "logspace", "ones", "ones_like", "tri", "zeros",
-    "zeros_like",
+    "apply_along_axis", "apply_over_axes", "arange", "array", "asanyarray", "asarray", "asarray_chkfinite",
+    "ascontiguousarray", "asfortranarray", "broadcast", "c_", "empty", "empty_like", "eye", "fromiter", "full",
+    "full_like", "geomspace", "identity", "kaiser", "linspace", "logspace", "mgrid", "ndenumerate", "nditer",
+    "nested_iters", "ogrid", "ones", "ones_like", "piecewise", "r_", "tri", "vectorize", "zeros", "zeros_like",
 ]  # fmt: skip
 
 

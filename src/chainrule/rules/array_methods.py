@@ -25,7 +25,8 @@ METHODS = {
 
 # Methods and attributes of ndarray that a traced value does not have, and what to use instead.
 REFUSED = {
-    "byteswap": "chainrule.value(x).byteswap()", "ctypes": "chainrule.value(x).ctypes",
+    "__dlpack__": "chainrule.value(x)", "byteswap": "chainrule.value(x).byteswap()",
+    "ctypes": "chainrule.value(x).ctypes",
     "dump": "pickle of chainrule.value(x)", "dumps": "pickle of chainrule.value(x)", "getfield": "np.real or np.imag",
     "setfield": "x[...] = v", "tofile": "chainrule.value(x).tofile(file)", "view": "x.astype(dtype), or x[...]",
 }  # fmt: skip
@@ -104,6 +105,18 @@ def resize(self, *args, **kwargs):
     raise InPlaceError("x.resize changes the size of an array in place.", "make a new one:  y = np.resize(x, shape).")
 
 
+def to_device(self, device, /, *, stream=None):
+    """Return this array: there is one device, the CPU."""
+    if device != "cpu" or stream is not None:
+        raise ValueError(f"NumPy's arrays are on the device 'cpu' only, not on {device!r}")
+    return self
+
+
+def delete_item(self, index):
+    """Refuse, as NumPy does."""
+    raise ValueError("cannot delete array elements")
+
+
 def setflags(self, *args, **kwargs):
     """Refuse: the flags belong to the plain array."""
     raise InPlaceError(
@@ -157,10 +170,13 @@ def install():
     """Put methods and attributes on `Boxed`."""
     for name, fun in METHODS.items():
         setattr(Boxed, name, _method(name, fun))
-    for fun in (reshape, transpose, astype, compress, fill, sort, partition, resize, setflags):
+    for fun in (reshape, transpose, astype, compress, fill, sort, partition, resize, setflags, to_device):
         setattr(Boxed, fun.__name__, fun)
     for name, instead in REFUSED.items():
         setattr(Boxed, name, _refused(name, instead))
+    Boxed.__delitem__ = delete_item
+    Boxed.__array_namespace__ = lambda self, *, api_version=None: np
+    Boxed.device = property(lambda self: "cpu", doc="Where the array is: NumPy knows one place.")
     Boxed.T = property(transpose, doc="The array with its axes reversed.")
     Boxed.mT = property(np.matrix_transpose, doc="The array with its last two axes swapped.")
     Boxed.flat = property(Flat, _set_flat, doc="The elements in row-major order.")

@@ -12,7 +12,7 @@ NOT_GIVEN = np._NoValue
 
 
 def as_array(x):
-    """Return `x` with a shape and a dtype: as it is, or a number or nested lists of them, traced or not, as an array."""
+    """Return `x` with a shape and a dtype: as it is, or numbers in nested lists, traced or not, as an array."""
     x = joined(x)
     return x if hasattr(x, "shape") else np.asarray(x)
 

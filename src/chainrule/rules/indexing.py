@@ -97,6 +97,15 @@ def sort(a, axis=-1, kind=None, order=None, *, stable=None):
     return np.take_along_axis(x, np.argsort(value(x), axis=k, kind="stable", order=order), k)
 
 
+@composite(np.sort_complex)
+def sort_complex(a):
+    """Sort a flat array, or the last axis, as complex numbers."""
+    y = np.sort(a)
+    if y.dtype.kind == "c":
+        return y
+    return y.astype(np.clongdouble if y.dtype == np.longdouble else complex)
+
+
 @composite(np.partition)
 def partition(a, kth, axis=-1, kind="introselect", order=None):
     """Sort as far as the element `kth`."""
@@ -225,6 +234,7 @@ constant(np.argmax, np.argmin, np.nanargmax, np.nanargmin)
 constant(np.argsort, np.argpartition, np.lexsort, np.searchsorted, np.digitize)
 constant(np.diag_indices_from, np.tril_indices_from, np.triu_indices_from)
 constant(np.argwhere, np.nonzero, np.flatnonzero, np.count_nonzero)
+constant(np.einsum_path)
 constant(np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.min_scalar_type, np.common_type)
 constant(np.iscomplexobj, np.isrealobj, np.shares_memory, np.may_share_memory)
 constant(np.array_equal, np.array_equiv, np.allclose, np.isclose)

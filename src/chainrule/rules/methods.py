@@ -65,6 +65,15 @@ def rdivmod(a, b):
     return NotImplemented if quotient is NotImplemented else (quotient, b % a)
 
 
+def ifloordiv(a, b):
+    """Do ``a //= b``: on an array all its names see it; the result depends on nothing."""
+    y = Boxed.__floordiv__(a, b)
+    if y is NotImplemented or not a.shape:
+        return y
+    indexing.write(a, Ellipsis, y)
+    return a
+
+
 def contains(a, b):
     """Tell whether some entry equals `b`, as ``b in array`` does."""
     return bool(np.any(value(a) == value(b)))
@@ -107,6 +116,7 @@ def install():
         plain, reflected = constant_operator(op)
         setattr(Boxed, f"__{name}__", plain)
         setattr(Boxed, f"__r{name}__", reflected)
+    Boxed.__ifloordiv__ = ifloordiv
     Boxed.__invert__ = of_value(operator.invert)
     Boxed.__divmod__, Boxed.__rdivmod__ = divmod_, rdivmod
     Boxed.__contains__ = contains

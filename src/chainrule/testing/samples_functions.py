@@ -102,6 +102,8 @@ SAMPLES = [
     sample(np.setxor1d, array(3), array(2)),
     sample(np.isin, array(3), [0.5, 1.0]),
 
+    sample(np.sort_complex, array(4)),
+
     # histograms
     sample(np.bincount, [0, 2, 2, 1], array(4)),
     sample(np.bincount, [0, 2, 2, 1], weights=array(4), minlength=6),
@@ -136,6 +138,8 @@ SAMPLES = [
     sample(np.emath.power, array(3), 1.5), sample(np.emath.power, array(3), -2),
     sample(np.emath.power, array(3, domain=(0.5, 2.0)), array(3)),
     sample(np.emath.arcsin, array(3)), sample(np.emath.arccos, array(3)), sample(np.emath.arctanh, array(3)),
+
+    sample(np.einsum_path, "ij,jk,kl", array(2, 3), array(3, 2), array(2, 2)),
 
     # windows, and functions of functions
     sample(np.lib.stride_tricks.sliding_window_view, array(5), 3),

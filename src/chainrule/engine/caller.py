@@ -1,0 +1,42 @@
+"""Which call of the user's asks a traced value for a plain one: NumPy's C functions do, without telling their names.
+
+NumPy's Python functions stand on the stack. A C function does not: its name is read off the byte code of the call that
+its caller is in. This is for the text of errors only.
+"""
+
+import dis
+import sys
+
+
+def asked_by():
+    """Return ``(module, path)`` of the function that the user called: NumPy's module, or "" for a C function.
+
+    The path is the function's name in parts, as the caller wrote it: ``["rng", "normal"]``; empty if it can't be told.
+    """
+    frame = sys._getframe(2)
+    inner = "", []
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module == "numpy" or module.startswith("numpy."):
+            inner = module, [frame.f_code.co_qualname.split(".")[0]]
+        elif not module.startswith("chainrule."):
+            break
+        frame = frame.f_back
+    return inner if inner[1] or frame is None else ("", called(frame.f_code, frame.f_lasti))
+
+
+def called(code, at):
+    """Return the name, in parts, of the function that the instruction at offset `at` calls."""
+    instructions = list(dis.get_instructions(code))
+    call = next((i for i in instructions if i.offset == at), None)
+    if call is None or call.positions is None or not call.opname.startswith("CALL"):
+        return []
+    here = call.positions
+    return [  # the callee begins where the call does
+        str(i.argval)
+        for i in instructions
+        if i.offset < at
+        and i.opname.startswith("LOAD")
+        and i.positions is not None
+        and (i.positions.lineno, i.positions.col_offset) == (here.lineno, here.col_offset)
+    ]
