@@ -17,6 +17,7 @@ modules ``samples_*``; `all_samples` collects them.
 
 import copy
 import importlib
+import importlib.util
 import itertools
 
 import numpy as np
@@ -24,6 +25,7 @@ import numpy as np
 from chainrule.engine.rule import RULES, full_name
 
 FAMILIES = ("primitives", "elementwise", "shapes", "products", "functions")
+OPTIONAL = {"special": "scipy"}  # families of rules for another library: sampled if that is installed
 DTYPES = ("float64", "float32", "float16", "longdouble", "complex128", "complex64")
 
 UNARY_SHAPES = ((), (3,), (2, 3), (0, 2))
@@ -222,10 +224,13 @@ def policy(fun, *args, **kwargs):
 
 
 def elementwise_samples():
-    """Return samples of all elementwise rules, at several shapes and broadcasting pairs, in their domain."""
+    """Return samples of all elementwise rules, at several shapes and broadcasting pairs, in their domain.
+
+    Those with None for the domain of an operand have no derivative in that one: they are listed by hand.
+    """
     found = []
     for fun, entry in RULES.items():
-        if entry.kind != "elementwise":
+        if entry.kind != "elementwise" or (entry.domain and None in entry.domain):
             continue
         shapes = [(s,) for s in UNARY_SHAPES] if entry.nin == 1 else PAIRS
         if entry.nin > 2:
@@ -244,7 +249,8 @@ def domains(entry):
 
 def listed_samples():
     """Return the samples listed in the modules of the families."""
-    modules = [importlib.import_module(f"chainrule.testing.samples_{name}") for name in FAMILIES]
+    names = FAMILIES + tuple([name for name, library in OPTIONAL.items() if importlib.util.find_spec(library)])
+    modules = [importlib.import_module(f"chainrule.testing.samples_{name}") for name in names]
     return [copy.copy(s) for s in itertools.chain.from_iterable(m.SAMPLES for m in modules)]
 
 
@@ -265,7 +271,8 @@ def constant_samples():
 
 def all_samples():
     """Return every sample at a generic point: compared with central differences."""
-    return [s for s in elementwise_samples() + listed_samples() if not s.policy and not of_a_constant(s)]
+    listed = listed_samples()  # first: the modules of other libraries' functions register their rules
+    return [s for s in elementwise_samples() + listed if not s.policy and not of_a_constant(s)]
 
 
 def policy_samples():

@@ -1,0 +1,10 @@
+"""Derivative rules of the ufuncs of scipy.special: one table per family.
+
+SciPy is no requirement of chainrule: nothing imports this package but the engine, when a function of a loaded
+scipy.special first meets a traced value, and `chainrule.scipy`.
+
+What has no closed derivative (the order of a Bessel function, the parameters of an incomplete gamma function) raises
+when a derivative in it is asked for; see `fixed`.
+"""
+
+from chainrule.rules.special import bessel, entropies, error_functions, gamma, integrals, polynomials  # noqa: F401
