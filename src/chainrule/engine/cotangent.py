@@ -121,11 +121,16 @@ class Slots(dict):
         return total
 
     def filled(self, outputs):
-        """Return a cotangent for each output, zeros for the unused ones."""
+        """Return a cotangent for each output; of an unused one a single zero, broadcast, so that a rule may tell."""
         return tuple(
-            (self[k].dense() if self[k].__class__ in LAZY else self[k]) if k in self else zeros_of(spec_of(y))
+            (self[k].dense() if self[k].__class__ in LAZY else self[k]) if k in self else unused_zeros(spec_of(y))
             for k, y in enumerate(outputs)
         )
+
+
+def unused_zeros(spec):
+    """Return read-only zeros of the shape and dtype of an output that nobody used."""
+    return np.broadcast_to(spec.dtype.type(0), spec.shape) if spec.shape else zeros_of(spec)
 
 
 LAZY = frozenset({Masked, Scatter, Accumulator})

@@ -1,13 +1,12 @@
-"""Samples of reductions, products and linear algebra: one line for each way of calling."""
+"""Samples of reductions, products, norms and Fourier transforms: one line for each way of calling."""
 
 import numpy as np
 
 from chainrule.rules.einsum import einsum2
-from chainrule.rules.linalg import factor, thin_svd
 from chainrule.rules.norms import length
 from chainrule.rules.products import cross3
 from chainrule.rules.statistics import deviation_of, median_of, quantile_of, variance
-from chainrule.testing.samples import array, policy, sample, values
+from chainrule.testing.samples import array, policy, sample
 
 COMPLEX = ("complex128", "complex64")
 MASK = np.array([[True, False, True], [True, True, False]])
@@ -31,35 +30,7 @@ def each_axis(fun, complex=True, **options):
     return found if complex else [s.without(*COMPLEX) for s in found]
 
 
-def regular(x):
-    """Add to a square matrix a multiple of the identity, so that it is well conditioned; leave other operands."""
-    square = x.ndim > 1 and x.shape[-1] == x.shape[-2]
-    return x + 4 * np.eye(x.shape[-1], dtype=x.dtype) if square else x
-
-
-def positive(x):
-    """Return a positive definite matrix with distinct eigenvalues."""
-    n = x.shape[-1]
-    h = x @ np.conj(np.swapaxes(x, -1, -2)) if x.dtype.kind == "c" else x @ np.swapaxes(x, -1, -2)
-    return h + np.diag(np.arange(1, n + 1)).astype(x.dtype)
-
-
-def projector(y):
-    """Return what of the eigenvectors does not depend on their phases: the projector onto the first."""
-    v = y[1][:, :1]
-    return v @ np.conj(v).T
-
-
-NOT_LAPACK = ("float16", "longdouble")  # types that NumPy's linear algebra does not take
 REAL = ("float64", "float32")
-SYSTEMS = (
-    ((3, 3), (3,)),
-    ((3, 3), (3, 2)),
-    ((2, 3, 3), (3, 2)),
-    ((3, 3), (2, 3, 1)),
-    ((2, 3, 3), (2, 3, 2)),
-    ((2, 3, 3), (3,)),
-)
 HALVES: tuple = (
     ((6,), {}),
     ((5,), {"n": 5}),
@@ -199,32 +170,6 @@ NORMS = [
     .singular("0 is the subgradient taken at the origin; there is no second derivative"),
 ]
 
-LINALG = [
-    *[sample(fun, array(3, 3)).before(regular).without(*NOT_LAPACK) for fun in (np.linalg.inv, np.linalg.det)],
-    *[sample(fun, array(2, 3, 3)).before(regular).without(*NOT_LAPACK) for fun in (np.linalg.inv, np.linalg.det)],
-    sample(np.linalg.det, values([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]])).without(*NOT_LAPACK),
-    sample(np.linalg.slogdet, array(3, 3)).before(regular).after(lambda y: y[1]).without(*NOT_LAPACK),
-    sample(np.linalg.slogdet, array(2, 3, 3)).before(regular).after(lambda y: y[0]).only(*COMPLEX),
-    *[sample(np.linalg.solve, array(*a), array(*b)).before(regular).without(*NOT_LAPACK) for a, b in SYSTEMS],
-    sample(np.linalg.matrix_power, array(3, 3), -2).before(regular).without(*NOT_LAPACK),
-    sample(np.linalg.cholesky, array(3, 3)).before(positive).without(*NOT_LAPACK),
-    sample(np.linalg.cholesky, array(2, 3, 3), upper=True).before(positive).without(*NOT_LAPACK),
-    sample(factor, array(3, 3)).before(positive).without(*NOT_LAPACK),
-    sample(np.linalg.eigvalsh, array(2, 3, 3)).before(positive).without(*NOT_LAPACK),
-    sample(np.linalg.eigh, array(3, 3)).before(positive).after(lambda y: y[0]).without(*NOT_LAPACK),
-    sample(np.linalg.eigh, array(3, 3)).before(positive).after(lambda y: y[1]).without(*NOT_LAPACK, *COMPLEX),
-    sample(np.linalg.eigh, array(3, 3)).before(positive).after(projector).only(*COMPLEX),
-    *[sample(np.linalg.svdvals, array(*s)).without(*NOT_LAPACK) for s in ((3, 3), (2, 3), (2, 4, 3))],
-    *[sample(np.linalg.svd, array(*s), False).after(lambda y, k=k: y[k]).without(*NOT_LAPACK, *COMPLEX)
-      for s in ((3, 3), (3, 2), (2, 3)) for k in range(3)],
-    sample(np.linalg.svd, array(2, 3), compute_uv=False).without(*NOT_LAPACK),
-    sample(thin_svd, array(3, 2)).after(lambda y: y[1]).without(*NOT_LAPACK),
-    *[sample(np.linalg.norm, array(3, 2), ord).without(*NOT_LAPACK) for ord in (2, -2, "nuc")],
-    policy(np.linalg.det, np.array([[0.0, 0.0], [3.0, 5.0]])).gives([[5.0, -3.0], [0.0, 0.0]]),
-    policy(np.linalg.eigvalsh, np.eye(2)).gives(np.eye(2))
-    .singular("equal eigenvalues: only symmetric functions of them are smooth"),
-]
-
 FOURIER = [
     *[sample(fun, array(5)).without("longdouble", "float16") for fun in (np.fft.fft, np.fft.ifft)],
     *[sample(fun, array(2, 4), n, 0, norm).without("longdouble", "float16")
@@ -241,5 +186,5 @@ FOURIER = [
       for mode in ("full", "same", "valid") for a, b in (((5,), (3,)), ((2,), (5,)), ((4,), (2,)))],
 ]
 
-SAMPLES = REDUCTIONS + PRODUCTS + NORMS + LINALG + FOURIER
+SAMPLES = REDUCTIONS + PRODUCTS + NORMS + FOURIER
 # fmt: on
