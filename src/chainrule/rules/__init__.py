@@ -6,8 +6,11 @@ import importlib
 from chainrule.engine import calls
 from chainrule.rules import choices, complexes, elementwise, gates, primitives, series  # noqa: F401
 from chainrule.rules import creation, differences, indexing, joining, shapes  # noqa: F401
-from chainrule.rules import einsum, fft, linalg, norms, products, reductions, statistics  # noqa: F401
+from chainrule.rules import einsum, fft, norms, products, reductions, statistics  # noqa: F401
+from chainrule.rules import linalg_det, linalg_factor, linalg_solve, linalg_spectrum, linalg_svd  # noqa: F401
 from chainrule.rules import callables, covariance, emath, histograms, interpolation, polynomials, sets, windows  # noqa: F401
+from chainrule.rules import unsupported  # noqa: F401
+from chainrule.rules import scalars  # noqa: F401
 from chainrule.rules import ufunc_methods  # noqa: F401 (after all ufuncs)
 from chainrule.rules import array_methods  # noqa: F401
 from chainrule.rules import methods  # noqa: F401 (last: installs operators built from the rules)

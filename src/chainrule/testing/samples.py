@@ -24,7 +24,7 @@ import numpy as np
 
 from chainrule.engine.rule import RULES, full_name
 
-FAMILIES = ("primitives", "elementwise", "shapes", "products", "functions")
+FAMILIES = ("primitives", "elementwise", "shapes", "products", "linalg", "functions")
 OPTIONAL = {"special": "scipy"}  # families of rules for another library: sampled if that is installed
 DTYPES = ("float64", "float32", "float16", "longdouble", "complex128", "complex64")
 
