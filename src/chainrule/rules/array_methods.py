@@ -28,7 +28,7 @@ REFUSED = {
     "__dlpack__": "chainrule.value(x)", "byteswap": "chainrule.value(x).byteswap()",
     "ctypes": "chainrule.value(x).ctypes",
     "dump": "pickle of chainrule.value(x)", "dumps": "pickle of chainrule.value(x)", "getfield": "np.real or np.imag",
-    "setfield": "x[...] = v", "tofile": "chainrule.value(x).tofile(file)", "view": "x.astype(dtype), or x[...]",
+    "setfield": "x[...] = v", "tofile": "chainrule.value(x).tofile(file)",
 }  # fmt: skip
 
 
@@ -105,6 +105,13 @@ def resize(self, *args, **kwargs):
     raise InPlaceError("x.resize changes the size of an array in place.", "make a new one:  y = np.resize(x, shape).")
 
 
+def view(self, dtype=None, type=None):
+    """Return another name for the same elements; their bytes can't be read as another dtype."""
+    if (dtype is None or dtype == self.dtype) and type in (None, np.ndarray):
+        return self[...]
+    raise ConversionError("x.view(dtype)", "cast:  x.astype(dtype);", "of complex numbers use  x.real  and  x.imag.")
+
+
 def to_device(self, device, /, *, stream=None):
     """Return this array: there is one device, the CPU."""
     if device != "cpu" or stream is not None:
@@ -170,7 +177,7 @@ def install():
     """Put methods and attributes on `Boxed`."""
     for name, fun in METHODS.items():
         setattr(Boxed, name, _method(name, fun))
-    for fun in (reshape, transpose, astype, compress, fill, sort, partition, resize, setflags, to_device):
+    for fun in (reshape, transpose, astype, compress, fill, sort, partition, resize, setflags, to_device, view):
         setattr(Boxed, fun.__name__, fun)
     for name, instead in REFUSED.items():
         setattr(Boxed, name, _refused(name, instead))
