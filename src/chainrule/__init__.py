@@ -33,6 +33,7 @@ __all__ = [
     "Dual",
     "Function",
     "Variable",
+    "adopt",
     "check_grads",
     "elementwise_grad",
     "explain",
@@ -48,19 +49,25 @@ __all__ = [
     "relu",
     "sigmoid",
     "stop_gradient",
+    "unadopt",
     "value",
     "value_and_grad",
     "vjp",
 ]
 
 
+# loaded at their first use; the packages of these names are the functions, too
+_LATER = {"adopt": "chainrule.adopt", "unadopt": "chainrule.adopt", "explain": "chainrule.explain"}
+
 if _TYPE_CHECKING:
+    from chainrule.adopt import adopt, unadopt
     from chainrule.explain import explain
 else:
 
     def __getattr__(name):
-        if name == "explain":  # loaded at its first use; the package of that name is the function, too
-            import chainrule.explain
+        if name in _LATER:
+            import importlib
 
-            return chainrule.explain
+            module = importlib.import_module(_LATER[name])
+            return module if module.__name__.endswith(f".{name}") else getattr(module, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,55 @@
+"""Whether this run is traced: only then an array that code makes need be one that takes traced values."""
+
+import threading
+
+from chainrule.engine import level
+from chainrule.engine.boxed import Boxed
+from chainrule.engine.state import attributes, is_plain_object
+
+ENOUGH = 10_000  # values looked at; a larger argument is taken for a traced one
+
+
+class Here(threading.local):
+    """What this thread runs: the session of the outermost adopted call, and whether its arguments were traced."""
+
+    session = None
+    traced = False
+
+    def __reduce__(self):
+        return "here"
+
+
+here = Here()
+
+
+def traced():
+    """Tell whether a traced value may meet what is made now: a transform is running, or the call was given one."""
+    return here.traced or bool(level._open)
+
+
+def holds_traced(*roots):
+    """Tell whether a box is among the values, in their containers, or in the attributes of plain objects."""
+    seen = set()
+    waiting = list(roots)
+    while waiting:
+        v = waiting.pop()
+        kind = v.__class__
+        if kind is float or kind is int or kind is str:
+            continue
+        if isinstance(v, Boxed):
+            return True
+        if id(v) in seen:
+            continue
+        if kind is list or kind is tuple or kind is set:
+            inner = v
+        elif kind is dict:
+            inner = v.values()
+        elif is_plain_object(v):
+            inner = attributes(v).values()
+        else:
+            continue
+        seen.add(id(v))
+        if len(inner) + len(seen) + len(waiting) > ENOUGH:
+            return True
+        waiting.extend(inner)
+    return False
