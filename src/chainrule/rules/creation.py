@@ -188,6 +188,8 @@ def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
     if not any(isinstance(v, Boxed) for v in (start, stop, base)):
         return buffer(np.logspace(start, stop, num, endpoint, base, dtype, axis))
     if shape_of(base):
+        ndim = max(len(shape_of(v)) for v in (start, stop, base))
+        start, stop, base = (np.reshape(v, (1,) * (ndim - len(shape_of(v))) + shape_of(v)) for v in (start, stop, base))
         base = np.expand_dims(base, axis)
     return _typed(base ** linspace(start, stop, num, endpoint, axis=axis), dtype)
 

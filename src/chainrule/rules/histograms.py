@@ -59,7 +59,7 @@ def edges_of(a, bins, limits, plain):
 @composite(np.histogram_bin_edges)
 def histogram_bin_edges(a, bins=10, range=None, weights=None):
     """Spread the edges evenly between the extremes, if they are not given."""
-    a = np.ravel(as_array(a))
+    a = as_array(a)
     plain = np.histogram_bin_edges(value(a), plain_of(bins), plain_of(range), plain_of(weights))
     return edges_of(a, bins, range, plain)
 
@@ -74,9 +74,9 @@ def bins_of(a, edges):
 @composite(np.histogram)
 def histogram(a, bins=10, range=None, density=None, weights=None):
     """Count, or add up the weights, and divide by the widths and the total for a density."""
-    a = np.ravel(as_array(a))
-    known = plain_of(weights)
-    n, plain = np.histogram(value(a), plain_of(bins), plain_of(range), weights=known)
+    a = as_array(a)
+    n, plain = np.histogram(value(a), plain_of(bins), plain_of(range), weights=plain_of(weights))
+    a = np.ravel(a)
     edges = edges_of(a, bins, range, plain)
     weights = joined(weights)
     if isinstance(weights, Boxed):

@@ -10,7 +10,7 @@ from chainrule.engine.boxed import PLAIN, Boxed, value
 from chainrule.engine.indexing import put
 from chainrule.engine.rule import composite, linear
 from chainrule.engine.spec import cast_to, shape_of, spread_to
-from chainrule.errors import UnsupportedArgumentError
+from chainrule.rules.creation import joined
 
 
 def concatenate_back(ybar, y, xs, axis=0, dtype=None, casting="same_kind"):
@@ -223,20 +223,24 @@ def _widths(pad_width, ndim):
 @composite(np.pad)
 def pad(array, pad_width, mode="constant", **kwargs):
     """Make longer at both ends of each axis."""
-    if callable(mode):
-        raise UnsupportedArgumentError(
-            "np.pad", "mode", "is a function, which writes in place", "build the border with np.concatenate."
-        )
     x = array
     widths = _widths(pad_width, len(shape_of(x)))
-    checked = {k: value(v) for k, v in kwargs.items()}
+    if callable(mode):
+        return _pad_by(mode, _pad_constant(x, widths, 0), widths, kwargs)
+    checked = {k: value(joined(v)) for k, v in kwargs.items()}
     np.pad(np.zeros((1,) * len(widths), x.dtype), widths, mode, **checked)  # raises what NumPy would
     if mode in ("constant", "empty"):
-        return _pad_constant(x, widths, kwargs.get("constant_values", 0))
+        constants = joined(kwargs.get("constant_values", 0))
+        if isinstance(constants, Boxed) and constants.shape:
+            return _pad_ends(x, widths, constants, _level)
+        return _pad_constant(x, widths, constants)
     odd = kwargs.get("reflect_type", "even") == "odd"
     if mode in ("edge", "wrap") or (mode in ("reflect", "symmetric") and not odd):
         places = np.pad(np.arange(value(x).size).reshape(x.shape), widths, mode)
         return np.ravel(x)[places]
+    ends = joined(kwargs.get("end_values"))
+    if mode == "linear_ramp" and isinstance(ends, Boxed):
+        return _pad_ends(x, widths, ends, _ramp)
     y = x
     for k, (before, after) in enumerate(widths):
         if before or after:
@@ -249,8 +253,6 @@ def _of_axis(v, k, ndim):
     """Return the pair of axis `k` of a keyword that may be given per axis and side."""
     if v is None:
         return None
-    if isinstance(v, Boxed):
-        raise UnsupportedArgumentError("np.pad", "end_values", "is a traced value", "build the ramp with np.linspace.")
     return tuple(np.broadcast_to(np.asarray(v), (ndim, 2))[k].tolist())
 
 
@@ -259,14 +261,46 @@ def _pad_constant(x, widths, values):
     inner = tuple([slice(b, b + n) for (b, _), n in zip(widths, x.shape, strict=True)])
     shape = tuple([b + n + a for (b, a), n in zip(widths, x.shape, strict=True)])
     if isinstance(values, Boxed):
-        if values.shape:
-            raise UnsupportedArgumentError(
-                "np.pad", "constant_values", "is a traced array", "give one traced number, or use np.concatenate."
-            )
         frame = spread_to(values if values.dtype == x.dtype else cast_to(values, x.dtype), shape)
     else:
         frame = np.pad(np.zeros(x.shape, x.dtype), widths, constant_values=values)
     return put(frame, x, inner) if x.size else np.copy(frame)
+
+
+def _pad_by(function, y, widths, kwargs):
+    """Let a function write the border: it is given each line, the widths of its ends, its axis and the keywords."""
+    for k, width in enumerate(widths):
+        lines = np.moveaxis(y, k, -1)
+        for index in np.ndindex(lines.shape[:-1]):
+            function(lines[(*index, Ellipsis)], width, k, kwargs)
+    return y
+
+
+def _pad_ends(x, widths, values, border):
+    """Put a border made of traced values, one for each end of each axis, around one axis after the other."""
+    values = np.broadcast_to(values, (len(widths), 2))
+    y = x
+    for k, counts in enumerate(widths):
+        lead, last = (slice(None),) * k, y.shape[k] - 1
+        parts = [y]
+        for side, count in enumerate(counts):
+            edge = y[(*lead, slice(last, None) if side else slice(0, 1))]
+            edge = np.repeat(edge, count, axis=k) if count else edge[(*lead, slice(0, 0))]
+            part = border(edge, values[k, side], count, k)
+            parts.insert(2 if side else 0, np.flip(part, k) if side else part)
+        y = np.concatenate(parts, axis=k)
+    return y
+
+
+def _level(edge, end, count, k):
+    """Return `end` throughout."""
+    return spread_to(end if end.dtype == edge.dtype else cast_to(end, edge.dtype), edge.shape)
+
+
+def _ramp(edge, end, count, k):
+    """Return what leads in even steps from `end` to the edge, which is not reached."""
+    t = (np.arange(count) / max(count, 1)).astype(edge.dtype).reshape((-1,) + (1,) * (edge.ndim - k - 1))
+    return cast_to(end + (edge - end) * t, edge.dtype)
 
 
 def _pad_axis(x, k, before, after, mode, kwargs):

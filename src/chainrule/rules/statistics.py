@@ -267,6 +267,22 @@ rule(quantile_of, jvp=quantile_jvp, vjp=quantile_vjp)
 rule(median_of, jvp=median_jvp, vjp=median_vjp)
 
 
+def read_weighted(fun, a, q, axis, method, keepdims, weights):
+    """Read a weighted quantile, which is one of the entries (NumPy has no other method): the first of that value."""
+    x = value(a)
+    y = fun(x, value(q), axis, method=method, keepdims=True, weights=value(weights))
+    axes = axes_of(x, axis)
+    front = [i for i in range(x.ndim) if i not in axes]
+    flat = np.arange(x.size).reshape(x.shape).transpose(front + list(axes))
+    flat = flat.reshape([x.shape[i] for i in front] + [-1])
+    wanted = y.reshape((*np.shape(q), *flat.shape[:-1], 1))
+    entries = x.reshape(-1)[flat]
+    place = np.argmax((entries == wanted) | (np.isnan(entries) & np.isnan(wanted)), axis=-1)
+    where = np.take_along_axis(np.broadcast_to(flat, (*place.shape, flat.shape[-1])), place[..., None], -1)
+    shape = y.shape if keepdims else np.shape(q) + tuple(x.shape[i] for i in front)
+    return np.ravel(a)[where.reshape(shape)]
+
+
 def _declare(leave_nan, median, quantile, percentile):
     @composite(median)
     def declared_median(a, axis=None, out=None, overwrite_input=False, keepdims=False):
@@ -280,9 +296,7 @@ def _declare(leave_nan, median, quantile, percentile):
         ):
             _refuse(fun, out)
             if weights is not None:
-                raise UnsupportedArgumentError(
-                    f"numpy.{fun.__name__}", "weights", "is not supported with traced values"
-                )
+                return read_weighted(fun, a, q, axis, method, keepdims is True, weights)
             options = {"axis": axis, "keepdims": keepdims is True, "method": method, "leave_nan": leave_nan}
             return quantile_of(a, q=q, percent=percent, **options)
 

@@ -64,6 +64,8 @@ WITHOUT_DISPATCH = {
     "broadcast": ("takes plain arrays", "use np.broadcast_arrays;", "use chainrule.numpy.broadcast."),
     "kaiser": ("takes plain numbers", "use chainrule.numpy.kaiser."),
     # other entries
+    "ascontiguousarray": ("makes a plain array", "leave it out: how a traced value lies in memory is NumPy's affair."),
+    "asfortranarray": ("makes a plain array", "leave it out: how a traced value lies in memory is NumPy's affair."),
     "poly1d": (
         "keeps a plain array here",
         "use functions of the coefficients, such as np.polydiv(p.coeffs, q.coeffs).",

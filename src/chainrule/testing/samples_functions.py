@@ -27,6 +27,12 @@ def both(x):
     return np.stack((x * x, np.cumsum(x)))
 
 
+def doubled_ends(line, widths, axis, options):
+    """Write twice the neighbour to the left of a line, and a multiple of its square to the right."""
+    line[: widths[0]] = 2 * line[widths[0]]
+    line[len(line) - widths[1] :] = options["factor"] * line[widths[0]] ** 2
+
+
 def spread_out(p):
     """Return coefficients of a polynomial whose roots lie far apart: four corners of a square, moved a little."""
     return np.array([1.0, 0.0, 0.0, 0.0, 3.0]) + 0.1 * p
@@ -140,6 +146,17 @@ SAMPLES = [
     sample(np.emath.arcsin, array(3)), sample(np.emath.arccos, array(3)), sample(np.emath.arctanh, array(3)),
 
     sample(np.einsum_path, "ij,jk,kl", array(2, 3), array(3, 2), array(2, 2)),
+
+    # borders and quantiles with traced, or unusual, arguments
+    sample(np.pad, array(2, 3), 1, constant_values=array(2)),
+    sample(np.pad, array(2, 3), ((1, 2), (2, 1)), constant_values=((array(), 1.0), (2.0, array()))),
+    sample(np.pad, array(2, 3), ((1, 2), (2, 1)), "linear_ramp", end_values=array()).without(*complexes),
+    sample(np.pad, array(2, 2), ((2, 1), (1, 2)), doubled_ends, factor=3.0),
+    sample(np.quantile, array(2, 4), [0.2, 0.7], 1, method="inverted_cdf", weights=[1.0, 3.0, 0.5, 2.0])
+        .without(*complexes),
+    sample(np.percentile, array(2, 3), [20.0], (0, 1), method="inverted_cdf", weights=[[1, 3, 1], [2, 1, 1]],
+           keepdims=True).without(*complexes),
+    sample(np.logspace, 0.0, array(), 4, base=array(2, domain=(1.5, 3.0)), axis=-1),
 
     # windows, and functions of functions
     sample(np.lib.stride_tricks.sliding_window_view, array(5), 3),
