@@ -291,7 +291,7 @@ def test_casts_to_integers_are_plain_and_those_to_floats_keep_the_derivative():
         x.astype(np.float32, casting="safe")
 
 
-@pytest.mark.parametrize("name", ["view", "byteswap", "tofile", "ctypes"])
+@pytest.mark.parametrize("name", ["getfield", "byteswap", "tofile", "ctypes"])
 def test_methods_without_a_meaning_say_what_to_use(name):
     with pytest.raises(cr.errors.ConversionError, match="use"):
         getattr(cr.Variable(X), name)
