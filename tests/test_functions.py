@@ -255,6 +255,9 @@ ASKING = {
     "broadcast": (lambda x: np.broadcast(x, 1.0), r"chainrule\.numpy\.broadcast"),
     "as_strided": (lambda x: np.lib.stride_tricks.as_strided(x, (2,), (8,)), "sliding_window_view"),
     "kaiser": (lambda x: np.kaiser(4, x[0]), r"chainrule\.numpy\.kaiser"),
+    "method of a plain array": (lambda x: np.ones(3).dot(x), r"np\.dot\(a, \.\.\.\)"),
+    "choose of a plain array": (lambda x: np.array([0, 1, 0]).choose([x, x]), r"np\.choose"),
+    "ascontiguousarray": (lambda x: np.ascontiguousarray(x), "leave it out"),
     "Polynomial": (lambda x: np.polynomial.Polynomial(x), r"chebvander"),
     "chebval": (lambda x: np.polynomial.chebyshev.chebval(2.0, x), r"chebvander"),
     "normal": (lambda x: np.random.default_rng(0).normal(x, 1.0), r"x \+ s \* rng\.normal"),
@@ -273,6 +276,11 @@ def test_who_asks_for_a_plain_value_is_named_with_its_own_advice(name, kind):
     with pytest.raises(ConversionError, match=f"(?s){advice}") as caught:
         call(kind(X))
     assert "test_functions.py" in str(caught.value)
+
+
+def test_clip_as_a_method_of_a_plain_array_takes_traced_limits():
+    g = cr.grad(lambda x: np.sum(np.array([1.0, 0.5, 0.0]).clip(x, 0.9) * [1.0, 10.0, 100.0]))(X)
+    assert g.tolist() == [0.0, 10.0, 0.0]
 
 
 def test_math_functions_are_not_taken_for_random_ones():

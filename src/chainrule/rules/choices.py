@@ -183,6 +183,8 @@ def clip(operands, params):
 
 
 select(np.clip, clip_weights, nin=3, bind=bind_clip, apply=clip)
+CLIP = np._core.umath.clip  # what `a.clip(x, y)` of a plain array calls: it has no public name
+composite(CLIP)(lambda a, low, high: np.clip(a, low, high))
 
 
 # -- nan_to_num --------------------------------------------------------------------------------------------------------

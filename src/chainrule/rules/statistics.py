@@ -107,7 +107,10 @@ def _written(fun, root):
         n = np.maximum(count(a, axis, where) - ddof, 0)
         total = np.sum(square, axis=axis, keepdims=True, where=where) / np.asarray(n, square.dtype)
         y = total if keepdims else reduced(total, shape_of(np.sum(value(square), axis=axis)))
-        return np.sqrt(y) if root else y
+        if not root:
+            return y
+        flat = value(y) == 0  # where all entries are the mean the derivative is 0, as that of the rule
+        return np.where(flat, y.dtype.type(0), np.sqrt(y)) if np.any(flat) else np.sqrt(y)
 
     call.__name__ = call.__qualname__ = "std" if root else "var"
     return call

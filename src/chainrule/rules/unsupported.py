@@ -77,6 +77,8 @@ WITHOUT_DISPATCH = {
     ),
 }
 
+# methods that do not ask us when called of a plain array with a traced argument: the functions do
+OF_PLAIN_ARRAYS = frozenset({"choose", "dot", "searchsorted"})
 _DRAWING = (
     "draw apart from the parameters:  x + s * rng.normal(size=...);",
     "put uniform numbers into the inverse of the distribution:  -x * np.log1p(-rng.random(size=...));",
@@ -103,6 +105,11 @@ def advice(module, path):
         return "numpy.polynomial", WITHOUT_DISPATCH["polynomial"][1:]
     if not module and len(path) > 1 and path[-1] in drawing_functions() and path[0] != "math":
         return ".".join(path), _DRAWING
+    if not module and len(path) > 1 and path[-1] in OF_PLAIN_ARRAYS:
+        name = path[-1]
+        return f"the method {name!r} of a plain array", (
+            f"use the function, which is handed to us:  np.{name}(a, ...).",
+        )
     if path[-1] in WITHOUT_DISPATCH and (module or path[0] != "math"):
         name = {"AxisConcatenator": "r_ or numpy.c_", "nd_grid": "mgrid or numpy.ogrid"}.get(path[-1], path[-1])
         return f"numpy.{name}", WITHOUT_DISPATCH[path[-1]][1:]

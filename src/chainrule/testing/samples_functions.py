@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from chainrule.rules.choices import CLIP
 from chainrule.rules.polynomials import characteristic
 from chainrule.testing.samples import array, policy, sample, values
 
@@ -157,6 +158,10 @@ SAMPLES = [
     sample(np.percentile, array(2, 3), [20.0], (0, 1), method="inverted_cdf", weights=[[1, 3, 1], [2, 1, 1]],
            keepdims=True).without(*complexes),
     sample(np.logspace, 0.0, array(), 4, base=array(2, domain=(1.5, 3.0)), axis=-1),
+
+    sample(CLIP, array(3), values([-3.0, 0.5, -3.0]), values([0.1, 3.0, 3.0])),
+    sample(np.std, values([[1.0, 1.0], [0.5, 2.0]]), axis=1, mean=array(2, 1)),
+    policy(np.std, np.array([2.0, 2.0]), mean=2.0).gives([0.0, 0.0]),
 
     # windows, and functions of functions
     sample(np.lib.stride_tricks.sliding_window_view, array(5), 3),
