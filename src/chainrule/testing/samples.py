@@ -25,7 +25,7 @@ import numpy as np
 from chainrule.engine.rule import RULES, full_name
 
 FAMILIES = ("primitives", "elementwise", "shapes", "products", "linalg", "functions")
-OPTIONAL = {"special": "scipy"}  # families of rules for another library: sampled if that is installed
+OPTIONAL = {"special": "scipy", "scipy": "scipy"}  # families of rules for another library: sampled if that is installed
 DTYPES = ("float64", "float32", "float16", "longdouble", "complex128", "complex64")
 
 UNARY_SHAPES = ((), (3,), (2, 3), (0, 2))

@@ -11,23 +11,36 @@ from scipy import special
 from scipy.special import _ufuncs
 
 from chainrule.engine.boxed import value
-from chainrule.engine.rule import elementwise, rule
-from chainrule.engine.spec import spec_of
+from chainrule.engine.rule import composite, elementwise
+from chainrule.engine.spec import primitive
 from chainrule.rules.special.common import fixed, masked, typed
 
 LAMBERTW = _ufuncs._lambertw  # scipy.special.lambertw is a function around it
 
 
-def pair(fun, first, second, domain=None):
-    """Declare a function of one operand with two results by the derivatives ``first(x)`` and ``second(x)``."""
+def part(fun, k):
+    """Return the function that gives one of the two results of `fun`: each is differentiated by itself.
 
-    def jvp(xdot, y, x):
-        return first(x) * xdot, second(x) * xdot
+    So at 0, where the second of some pairs is infinite, the first has its finite derivative.
+    """
 
-    def vjp(ybar, y, x):
-        return sum((ybar[k] * slope(x) for k, slope in zip(range(len(y)), (first, second), strict=True)), start=0)
+    def call(x):
+        return fun(x)[k]
 
-    rule(fun, jvp=jvp, vjp=vjp, domain=domain)
+    call.__name__ = f"{fun.__name__}_{k}"
+    call.__doc__ = f"Return result {k} of scipy.special.{fun.__name__}."
+    return primitive(call)
+
+
+def pair(fun, first, second, domain):
+    """Declare a function of one operand with two results by their derivatives; `domain` is that of the second."""
+    parts = part(fun, 0), part(fun, 1)
+    elementwise(parts[0], first)
+    elementwise(parts[1], second, domain=domain)
+
+    @composite(fun)
+    def call(x, /):
+        return parts[0](x), parts[1](x)
 
 
 def expn_dx(y, n, x):
@@ -40,13 +53,6 @@ def expn_dx(y, n, x):
     )
 
 
-def sinhc(x):
-    """Return sinh(x) / x; exprel has all digits, but takes real numbers only."""
-    if spec_of(x).kind == "c":
-        return np.sinc(1j / math.pi * x)
-    return 0.5 * (special.exprel(x) + special.exprel(-x))
-
-
 def ellipse(m, phi):
     """Return sqrt(1 - m sin(phi)**2)."""
     s = np.sin(phi)
@@ -54,9 +60,11 @@ def ellipse(m, phi):
 
 
 # fmt: off
-pair(special.sici,    lambda x: np.sinc(x / math.pi),                         lambda x: np.cos(x) / x)
-pair(special.shichi,  sinhc,                                                lambda x: np.cosh(x) / x)
-pair(special.fresnel, lambda x: np.sin(0.5 * math.pi * x * x),                lambda x: np.cos(0.5 * math.pi * x * x))
+pair(special.sici,    lambda y, x: np.sinc(x / math.pi),                lambda y, x: np.cos(x) / x,    domain=(0.3, 3))
+pair(special.shichi,  lambda y, x: typed(special.hyp0f1(1.5, 0.25 * x * x), y), lambda y, x: np.cosh(x) / x,
+     domain=(0.3, 3))
+pair(special.fresnel, lambda y, x: np.sin(0.5 * math.pi * x * x), lambda y, x: np.cos(0.5 * math.pi * x * x),
+     domain=None)
 elementwise(special.exp1,    lambda y, x: -np.exp(-x) / x,           domain=(0.3, 3))
 elementwise(special.expi,    lambda y, x: np.exp(x) / x,             domain=(0.3, 3))
 elementwise(special.expn,    fixed("expn", "n"), expn_dx,            domain=(None, (0.3, 3)), complex=False)
