@@ -406,11 +406,44 @@ def test_logical_methods_are_plain():
     assert_array_equal(np.logical_or.accumulate(x), np.logical_or.accumulate(M))
 
 
-@pytest.mark.parametrize("method", ["reduceat", "at"])
-def test_other_methods_say_that_they_have_no_rule(method):
-    x = cr.Variable(A)
-    with pytest.raises(NoRuleError, match=f"numpy.maximum.{method}"):
-        getattr(np.maximum, method)(x, [0, 1], *([A[:2]] if method == "at" else []))
+def test_other_methods_say_that_they_have_no_rule():
+    with pytest.raises(NoRuleError, match=r"numpy\.floor_divide\.at"):
+        np.floor_divide.at(cr.Variable(A), [0, 1], A[:2])
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+@pytest.mark.parametrize("ufunc", [np.add, np.multiply, np.maximum, np.hypot])
+def test_segments_are_reduced(ufunc, mode):
+    """An index that is not below the next one stands for a single entry."""
+    starts, x = [0, 2, 1, 3], np.array([1.5, 0.5, 2.0, -0.7, 1.1, 0.3])
+    f = lambda x: ufunc.reduceat(x, starts)
+    assert_allclose(f(cr.Variable(x)).data, ufunc.reduceat(x, starts), rtol=1e-15)
+    by_hand = lambda x: np.stack([ufunc(x[0], x[1]), x[2], ufunc(x[1], x[2]), ufunc.reduce(x[3:])])
+    assert_allclose(cr.jacobian(f, mode=mode)(x), cr.jacobian(by_hand, mode=mode)(x), rtol=1e-15)
+    assert_allclose(np.add.reduceat(cr.Variable(M), [0, 1], axis=1).data, np.add.reduceat(M, [0, 1], axis=1))
+    with pytest.raises(IndexError):
+        ufunc.reduceat(cr.Variable(x), [0, 6])
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_entries_named_several_times_are_changed_as_often(mode):
+    index, v = [2, 0, 2, 2], np.array([3.0, 5.0, 7.0, 2.0])
+
+    def f(z):
+        y = z[:3] * 1.0
+        np.multiply.at(y, index, z[3:])
+        np.exp.at(y, [1])
+        return y
+
+    z = np.concatenate([[1.5, -0.5, 2.0], v])
+    plain = z[:3].copy()
+    np.multiply.at(plain, index, v)
+    np.exp.at(plain, [1])
+    assert_allclose(f(cr.Variable(z)).data, plain)
+    want = np.zeros((3, 7))
+    want[0, 0], want[0, 4], want[1, 1], want[2, 2] = 5.0, 1.5, math.exp(-0.5), 42.0
+    want[2, [3, 5, 6]] = 2 * 42 / v[[0, 2, 3]]
+    assert_allclose(cr.jacobian(f, mode=mode)(z), want, rtol=1e-14)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.complex64])

@@ -239,7 +239,8 @@ def pad(array, pad_width, mode="constant", **kwargs):
         places = np.pad(np.arange(value(x).size).reshape(x.shape), widths, mode)
         return np.ravel(x)[places]
     ends = joined(kwargs.get("end_values"))
-    if mode == "linear_ramp" and isinstance(ends, Boxed):
+    if mode == "linear_ramp":
+        ends = np.zeros((1, 1)) if ends is None else ends
         return _pad_ends(x, widths, ends, _ramp)
     y = x
     for k, (before, after) in enumerate(widths):
@@ -303,12 +304,15 @@ def _ramp(edge, end, count, k):
     return cast_to(end + (edge - end) * t, edge.dtype)
 
 
+STATISTICS = {"maximum": np.max, "mean": np.mean, "median": np.median, "minimum": np.min}
+
+
 def _pad_axis(x, k, before, after, mode, kwargs):
-    """Pad one axis in a mode that calculates: what it adds there is linear in `x`, or an extreme of it."""
+    """Pad one axis by a statistic of the entries at its ends, or by reflecting them there as a point is."""
     n = x.shape[k]
     lead = (slice(None),) * k
-    if mode in ("maximum", "minimum", "median"):
-        statistic = {"maximum": np.max, "minimum": np.min, "median": np.median}[mode]
+    if mode in STATISTICS:
+        statistic = STATISTICS[mode]
         lengths = kwargs.get("stat_length") or (n, n)
         ends = (x[(*lead, slice(0, lengths[0]))], x[(*lead, slice(max(n - lengths[1], 0), n))])
         border = [
@@ -316,12 +320,28 @@ def _pad_axis(x, k, before, after, mode, kwargs):
             for end, count in zip(ends, (before, after), strict=True)
         ]
         return np.concatenate((border[0], x, border[1]), axis=k)
-    kwargs = {name: v for name, v in kwargs.items() if v is not None}
-    ramp = kwargs.pop("end_values", None)
-    matrix = np.stack([np.pad(e, (before, after), mode, **kwargs) for e in np.eye(n, dtype=x.dtype)], axis=1)
-    y = np.moveaxis(matrix @ np.moveaxis(x, k, 0).reshape(n, -1), 0, 0)
-    y = np.moveaxis(y.reshape(before + n + after, *x.shape[:k], *x.shape[k + 1 :]), 0, k)
-    if ramp is not None:
-        constant = np.pad(np.zeros(n, x.dtype), (before, after), mode, end_values=ramp)
-        y = y + constant.reshape((-1,) + (1,) * (x.ndim - k - 1))
-    return y
+    if n == 1:
+        return x[(*lead, np.zeros(before + 1 + after, int))]
+    period = 2 * n if mode == "symmetric" else 2 * n - 2
+    return np.concatenate(
+        (
+            _mirrored(x, lead, np.arange(-before, 0), n, period),
+            x,
+            _mirrored(x, lead, np.arange(n, n + after), n, period),
+        ),
+        axis=k,
+    )
+
+
+def _mirrored(x, lead, places, n, period):
+    """Return the entries of `x`, reflected at both ends as a point is, at places beyond them.
+
+    A reflection at an end gives 2 end - x; two, one at each end, move by a period and add twice their difference.
+    """
+    turns, place = np.divmod(places, period)
+    back = place >= n
+    source = np.where(back, period - place - (period == 2 * n), place)
+    shape = (-1,) + (1,) * (len(x.shape) - len(lead) - 1)
+    sign, first, last = (c.astype(x.dtype).reshape(shape) for c in (1 - 2 * back, -2 * turns, 2 * (turns + back)))
+    ends = x[(*lead, slice(0, 1))], x[(*lead, slice(n - 1, n))]
+    return sign * x[(*lead, source)] + first * ends[0] + last * ends[1]

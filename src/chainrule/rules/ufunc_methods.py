@@ -5,12 +5,14 @@ those that have none, and the rest, which has no derivative.
 """
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from chainrule.engine import calls
 from chainrule.engine.boxed import value
 from chainrule.engine.rule import RULES
 from chainrule.engine.spec import shape_of
 from chainrule.errors import UnsupportedArgumentError
+from chainrule.rules.indexing import destination
 from chainrule.rules.reductions import kept, reduced
 
 
@@ -79,6 +81,46 @@ def _steps(ufunc, x, axis, dtype, first=None):
         yield y
 
 
+def segmented(ufunc):
+    """Return ``ufunc.reduceat``, one reduction for each segment."""
+
+    def reduceat(x, indices, axis=0, dtype=None):
+        """Reduce from each index up to the next; where that is not larger, read the entry."""
+        k = normalize_axis_index(axis, len(x.shape))
+        starts = np.asarray(value(indices))
+        if starts.size and not (starts.min() >= 0 and starts.max() < x.shape[k]):
+            raise IndexError(f"an index is out of bounds for an axis of length {x.shape[k]}")
+        x = x if dtype is None else x.astype(dtype)
+        before, parts = (slice(None),) * k, []
+        for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), x.shape[k]], strict=True):
+            alone = start >= stop
+            part = x[(*before, start if alone else slice(start, stop))]
+            parts.append(part if alone else ufunc.reduce(part, axis=k))
+        return np.stack(parts, axis=k) if parts else x[(*before, slice(0, 0))]
+
+    return reduceat
+
+
+def written_at(ufunc):
+    """Return ``ufunc.at``, which writes: entries that are named several times are changed as often, in turn."""
+
+    def at(x, indices, *operands):
+        """Change all entries named, then those named a second time, and so on."""
+        x = destination(x, f"np.{ufunc.__name__}.at")
+        where = np.arange(x.size).reshape(x.shape)[indices]
+        operands = [np.reshape(np.broadcast_to(v, where.shape), (-1,)) for v in operands]
+        where = where.reshape(-1)
+        order = np.argsort(where, kind="stable")
+        turn = np.empty(where.shape, np.intp)  # how often each was named before
+        turn[order] = np.arange(where.size) - np.searchsorted(where[order], where[order])
+        for k in range(turn.max(initial=-1) + 1):
+            now = np.flatnonzero(turn == k)
+            index = np.unravel_index(where[now], x.shape)
+            x[index] = ufunc(x[index], *[v[now] for v in operands])
+
+    return at
+
+
 def on_values(ufunc, method):
     """Return a method of a function without derivative, run on the values."""
 
@@ -94,7 +136,11 @@ def install():
     for ufunc, exp, log in ((np.logaddexp, np.exp, np.log), (np.logaddexp2, np.exp2, np.log2)):
         table[ufunc, "reduce"] = log_sum_exp(exp, log)
     for ufunc, rule in list(RULES.items()):
-        if not isinstance(ufunc, np.ufunc) or ufunc.nin != 2 or ufunc.nout != 1 or ufunc.signature is not None:
+        if not isinstance(ufunc, np.ufunc) or ufunc.nin > 2 or ufunc.nout != 1 or ufunc.signature is not None:
+            continue
+        if rule.kind in ("elementwise", "select"):
+            table.setdefault((ufunc, "at"), written_at(ufunc))
+        if ufunc.nin != 2:
             continue
         if rule.kind == "constant":
             for method in ("reduce", "accumulate", "reduceat", "outer"):
@@ -102,6 +148,7 @@ def install():
         elif rule.kind in ("elementwise", "select"):
             table.setdefault((ufunc, "reduce"), folded(ufunc))
             table.setdefault((ufunc, "accumulate"), running(ufunc))
+            table.setdefault((ufunc, "reduceat"), segmented(ufunc))
 
 
 install()
