@@ -258,6 +258,8 @@ ASKING = {
     "method of a plain array": (lambda x: np.ones(3).dot(x), r"np\.dot\(a, \.\.\.\)"),
     "choose of a plain array": (lambda x: np.array([0, 1, 0]).choose([x, x]), r"np\.choose"),
     "ascontiguousarray": (lambda x: np.ascontiguousarray(x), "leave it out"),
+    "float32": (lambda x: np.float32(x[0]), r"x\.astype\(np\.float32\)"),
+    "arange": (lambda x: np.arange(x[0], 3.0), r"np\.arange\(\.\.\., like=x\)"),
     "Polynomial": (lambda x: np.polynomial.Polynomial(x), r"chebvander"),
     "chebval": (lambda x: np.polynomial.chebyshev.chebval(2.0, x), r"chebvander"),
     "normal": (lambda x: np.random.default_rng(0).normal(x, 1.0), r"x \+ s \* rng\.normal"),
@@ -281,6 +283,11 @@ def test_who_asks_for_a_plain_value_is_named_with_its_own_advice(name, kind):
 def test_clip_as_a_method_of_a_plain_array_takes_traced_limits():
     g = cr.grad(lambda x: np.sum(np.array([1.0, 0.5, 0.0]).clip(x, 0.9) * [1.0, 10.0, 100.0]))(X)
     assert g.tolist() == [0.0, 10.0, 0.0]
+
+
+def test_a_traced_number_is_a_scalar_to_chainrule_numpy():
+    x = cr.Variable(X)
+    assert [cnp.isscalar(v) for v in (x[0], cr.Variable(1.0), x, 2.0, X)] == [True, True, False, True, False]
 
 
 def test_math_functions_are_not_taken_for_random_ones():

@@ -29,9 +29,9 @@ def called(code, at):
     """Return the name, in parts, of the function that the instruction at offset `at` calls."""
     instructions = list(dis.get_instructions(code))
     call = next((i for i in instructions if i.offset == at), None)
-    if call is None or call.positions is None or not call.opname.startswith("CALL"):
+    here = call.positions if call is not None and call.opname.startswith("CALL") else None
+    if here is None or here.col_offset is None:  # Python may have been told to keep no positions
         return []
-    here = call.positions
     return [  # the callee begins where the call does
         str(i.argval)
         for i in instructions

@@ -35,6 +35,7 @@ from chainrule.numpy.calling import (
     asarray_chkfinite,
     broadcast,
     fromiter,
+    isscalar,
     kaiser,
     ndenumerate,
     nditer,
@@ -69,8 +70,8 @@ from chainrule.rules.creation import ascontiguousarray as asfortranarray
 __all__ = [
     "apply_along_axis", "apply_over_axes", "arange", "array", "asanyarray", "asarray", "asarray_chkfinite",
     "ascontiguousarray", "asfortranarray", "broadcast", "c_", "empty", "empty_like", "eye", "fromiter", "full",
-    "full_like", "geomspace", "identity", "kaiser", "linspace", "logspace", "mgrid", "ndenumerate", "nditer",
-    "nested_iters", "ogrid", "ones", "ones_like", "piecewise", "r_", "tri", "vectorize", "zeros", "zeros_like",
+    "full_like", "geomspace", "identity", "isscalar", "kaiser", "linspace", "logspace", "mgrid", "ndenumerate",
+    "nditer", "nested_iters", "ogrid", "ones", "ones_like", "piecewise", "r_", "tri", "vectorize", "zeros", "zeros_like",
 ]  # fmt: skip
 
 

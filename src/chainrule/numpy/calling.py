@@ -111,6 +111,11 @@ def asarray_chkfinite(a, dtype=None, order=None):
     return x
 
 
+def isscalar(element):
+    """Tell whether `element` is a number, traced or not: `numpy.isscalar`."""
+    return np.isscalar(value(element))
+
+
 def kaiser(M, beta):
     """Return the Kaiser window of `M` points; its shape `beta` may be traced."""
     if M == 1:

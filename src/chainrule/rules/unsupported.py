@@ -63,7 +63,9 @@ WITHOUT_DISPATCH = {
     ),
     "broadcast": ("takes plain arrays", "use np.broadcast_arrays;", "use chainrule.numpy.broadcast."),
     "kaiser": ("takes plain numbers", "use chainrule.numpy.kaiser."),
+    "isscalar": ("looks at the type", "use chainrule.numpy.isscalar."),
     # other entries
+    "arange": ("makes a plain array", "use np.arange(..., like=x), whose values follow start and step."),
     "ascontiguousarray": ("makes a plain array", "leave it out: how a traced value lies in memory is NumPy's affair."),
     "asfortranarray": ("makes a plain array", "leave it out: how a traced value lies in memory is NumPy's affair."),
     "poly1d": (
@@ -116,6 +118,8 @@ def advice(module, path):
     return None
 
 
+for _name in ("float16", "float32", "float64", "longdouble", "complex64", "complex128", "clongdouble"):
+    WITHOUT_DISPATCH[_name] = ("makes a plain number", f"use  x.astype(np.{_name}),  or leave it out;", _PLAIN)
 for _fun in FILES:
     unsupported(_fun, "writes a file, which keeps plain values only", _PLAIN)
 for _fun in INTEGERS:

@@ -55,7 +55,7 @@ NO_FUNCTION_OF_ARRAYS = {
     "dtypes": {
         "datetime_data", "isdtype", "issubdtype", "mintypecode", "promote_types", "typename",
     },
-    "kinds of objects": {"isfortran", "isscalar", "iterable"},
+    "kinds of objects": {"isfortran", "iterable"},
     "files and memory": {
         "from_dlpack", "frombuffer", "fromfile", "fromregex", "fromstring", "genfromtxt", "load", "loadtxt",
     },
