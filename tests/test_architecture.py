@@ -28,6 +28,7 @@ RANK = {package: -row for row, packages in enumerate(ROWS) for package in packag
 PRIMITIVES = {
     "chainrule.engine.rule": None,
     "chainrule.engine.spec": None,
+    "chainrule.engine.splitting": None,
     "chainrule.engine.boxed": {"Boxed", "value"},
     "chainrule.engine.indexing": {"getitem", "put", "scatter", "written"},
 }

@@ -2,15 +2,14 @@
 
 An eigenvector turns towards another as the perturbation between both, divided by the gap of their eigenvalues. Between
 *equal* eigenvalues (up to rounding) that is 0 / 0 or infinite, for LAPACK picks any basis of their space. What a
-function of the eigenvectors makes of this decides:
+function makes of the vectors decides:
 
-* it does not use the vectors: only eigenvalues matter, and functions that are symmetric in the equal ones are right;
+* it does not use them: only eigenvalues matter, and functions that are symmetric in the equal ones are right;
 * it does not use the values, and depends on the space only, not on the basis (a projector): the quotient is 0;
-* it uses neither the vectors nor the values of that space: 0;
-* anything else comes out as NaN. What depends on the basis has no derivative; and whether ``V f(w) V^H`` has one can't
-  be told from the first derivatives in V and w.
-
-The same is true of second derivatives, where both are always in use: NaN between equal eigenvalues.
+* it uses both, but not the choice of the basis (``V f(w) V^H``): the limit of the quotient is found by a second run, in
+  which equal values are set apart by an infinitesimal (`chainrule.engine.splitting`). In the eager mode there is none:
+  NaN, but 0 between vectors whose cotangents are all 0;
+* it depends on the basis: there is no derivative, and it comes out as NaN.
 
 ``eigh`` reads one triangle of a matrix taken to be symmetric (Hermitian). It is differentiated as a function of the
 symmetric part: the gradient is symmetric, and so is what it says of a change of one entry.
@@ -20,14 +19,13 @@ import numpy as np
 
 from chainrule.engine.boxed import value
 from chainrule.engine.rule import composite, rule
-from chainrule.rules.elementwise import reciprocal_or_zero
+from chainrule.engine.spec import primitive
+from chainrule.engine.splitting import is_apart, split, standard
 from chainrule.rules.matrices import diagonal, hermitian, mH, on_diagonal, real, refuse_choice, skew, unused
 from chainrule.rules.products import conj, mT
+from chainrule.rules.quotients import cotangent_over, reciprocal, rounding, tangent_over
 
-ROUNDING = 8  # values are equal if they differ by less than this many rounding errors per row
-
-
-# -- equal values ------------------------------------------------------------------------------------------------------
+# -- gaps of eigenvalues -----------------------------------------------------------------------------------------------
 
 
 def equal_pairs(w):
@@ -36,61 +34,93 @@ def equal_pairs(w):
     n = w.shape[-1]
     size = np.abs(w).max(axis=-1, initial=0)[..., None, None]
     gap = np.abs(w[..., None, :] - w[..., :, None])
-    return (gap <= ROUNDING * n * np.finfo(w.dtype).eps * size) & ~np.eye(n, dtype=bool)
+    return (gap <= rounding(w) * size) & ~np.eye(n, dtype=bool)
+
+
+def numbers(w):
+    """Return k = 1, 2, 3, ...: coinciding values are set apart as w + k eps, where they are set apart."""
+    return np.arange(1, w.shape[-1] + 1)
+
+
+def set_apart(w):
+    """Return values as a factorisation gives them out: coinciding ones set apart in a second run."""
+    return split(w, numbers(w)) if is_apart() else w
 
 
 def reciprocal_gaps(w, equal):
     """Return F with F[i, j] = 1 / (w[j] - w[i]), 0 on the diagonal, and 0 with derivative NaN between equal values."""
     eye = np.eye(w.shape[-1], dtype=w.dtype)
-    gaps = w[..., None, :] - w[..., :, None]
-    if equal.any():
-        return reciprocal_or_zero(gaps * (~equal).astype(w.dtype) + eye) * (1 - eye)
-    return (1 - eye) / (gaps + eye)
+    return reciprocal(w[..., None, :] - w[..., :, None] + eye, equal) * (1 - eye)
 
 
-def nan_unless(known, like):
-    """Return what to add to a matrix so that entries that are not known become NaN: an array of its dtype."""
-    dtype = value(like).real.dtype
-    return np.where(known, dtype.type(0), dtype.type(np.nan))
+def gaps(w):
+    """Return the infinitesimal gaps between coinciding values."""
+    k = numbers(w)
+    return k - k[:, None] + np.eye(k.size, dtype=int)
 
 
-def vanishes(x):
-    """Return the mask of entries that are zero up to rounding, next to the largest of their matrix."""
-    x = np.abs(value(x))
-    return x <= x.shape[-1] * np.finfo(x.dtype).eps ** 0.75 * x.max(axis=(-2, -1), keepdims=True, initial=0)
+def largest(*bars):
+    """Return the largest absolute value of cotangents."""
+    return max(np.abs(value(v)).max(initial=0) for v in bars)
 
 
-def over_gaps(turn, w, equal):
-    """Return F * turn for a tangent: between equal values 0 if the perturbation does not mix them, else NaN."""
-    quotient = turn * reciprocal_gaps(w, equal)
-    return quotient + nan_unless(~equal | vanishes(turn), turn) if equal.any() else quotient
+def idle(wbar, *bars):
+    """Return the mask of the places whose values and vectors are not used: all that arrives there is zero.
+
+    That is likely, but not certain to mean that they are not used: in ``V log(w) V^H`` that of V is 0 at w = 1.
+    """
+    mask = value(wbar) == 0
+    for v in bars:
+        mask = mask & ~value(v).any(axis=-2)
+    return mask if largest(*bars) else np.zeros_like(mask)
 
 
-def over_gaps_adjoint(turn, w, equal, wbar, *vectorsbar):
-    """Return F * turn for a cotangent: between equal values 0 or NaN, see the module's docstring."""
-    quotient = turn * reciprocal_gaps(w, equal)
+def basis_free(n, wbar, size):
+    """Return the mask of the quotients that are 0 since values are not used, and the basis does not matter."""
+    if not unused(wbar):
+        return np.zeros(np.shape(value(n)), bool)
+    x = np.abs(value(n))
+    return x <= rounding(x, 0.75) * size
+
+
+def unmixed(n):
+    """Return the mask of the places where a tangent does not mix two vectors: it is zero beside the others."""
+    x = np.abs(value(n))
+    return x <= rounding(x, 0.75) * x.max(axis=(-2, -1), keepdims=True, initial=0)
+
+
+def over_gaps(n, w):
+    """Divide a tangent by the gaps of eigenvalues."""
+    equal = equal_pairs(w)
     if not equal.any():
-        return quotient
-    size = max(np.abs(value(v)).max(initial=0) for v in vectorsbar)
-    if unused(wbar):
-        eps = np.finfo(value(turn).real.dtype).eps
-        known = np.abs(value(turn)) <= w.shape[-1] * eps**0.75 * size
-    else:
-        idle = value(wbar) == 0
-        for v in vectorsbar:
-            idle = idle & ~value(v).any(axis=-2)
-        known = idle[..., None, :] & idle[..., :, None] if size else np.zeros(equal.shape, bool)
-    return quotient + nan_unless(~equal | known, turn)
+        return n * reciprocal_gaps(w, equal)
+    return tangent_over(n, reciprocal_gaps(w, equal), equal, gaps(w), unmixed(n))
+
+
+def over_gaps_adjoint(n, w, wbar, *bars):
+    """Divide a cotangent by the gaps of eigenvalues."""
+    equal = equal_pairs(w)
+    if not equal.any():
+        return n * reciprocal_gaps(w, equal)
+    unasked, size = idle(wbar, *bars), largest(*bars)
+    unasked = unasked[..., None, :] & unasked[..., :, None]
+    return cotangent_over(n, reciprocal_gaps(w, equal), equal, gaps(w), size, basis_free(n, wbar, size), unasked)
 
 
 # -- symmetric matrices ------------------------------------------------------------------------------------------------
+
+
+@primitive
+def symmetric_eigen(a, UPLO="L"):
+    """Return the eigenvalues and eigenvectors of a symmetric matrix."""
+    return tuple(np.linalg.eigh(a, UPLO))
 
 
 def eigh_jvp(adot, y, a, UPLO="L"):
     """Return wdot = diag(V^H Adot V) and Vdot = V (F * (V^H Adot V)); the phases of complex vectors do not turn."""
     w, v = y
     turn = mH(v) @ hermitian(adot) @ v
-    return real(diagonal(turn)), v @ over_gaps(turn, w, equal_pairs(w))
+    return real(diagonal(turn)), v @ over_gaps(turn, w)
 
 
 def eigh_vjp(ybar, y, a, UPLO="L"):
@@ -102,9 +132,9 @@ def eigh_vjp(ybar, y, a, UPLO="L"):
         turn = mH(v) @ conj(vbar)
         if a.dtype.kind == "c":
             refuse_phases(diagonal(turn), vbar, "numpy.linalg.eigh")
-        inner = over_gaps_adjoint(0.5 * skew(turn), w, equal_pairs(w), wbar, vbar)
+        inner = over_gaps_adjoint(0.5 * skew(turn), w, wbar, vbar)
         abar = v @ (inner + on_diagonal(wbar)) @ mH(v)
-    return conj(hermitian(abar))
+    return conj(hermitian(standard(abar)))
 
 
 def refuse_phases(turn, vbar, name):
@@ -117,7 +147,14 @@ def refuse_phases(turn, vbar, name):
     )
 
 
-rule(np.linalg.eigh, jvp=eigh_jvp, vjp=eigh_vjp)  # A V = V diag(w)
+rule(symmetric_eigen, jvp=eigh_jvp, vjp=eigh_vjp)  # A V = V diag(w)
+
+
+@composite(np.linalg.eigh)
+def eigh(a, UPLO="L"):
+    """Give out the values and vectors."""
+    w, v = symmetric_eigen(a, UPLO=UPLO)
+    return type(np.linalg.eigh(np.eye(1)))(set_apart(w), v)
 
 
 @composite(np.linalg.eigvalsh)
@@ -129,6 +166,12 @@ def eigvalsh(a, UPLO="L"):
 # -- square matrices ---------------------------------------------------------------------------------------------------
 # LAPACK scales each vector to length 1, and turns its phase so that the largest entry is real. The derivative is that
 # of exactly these vectors.
+
+
+@primitive
+def eigen(a):
+    """Return the eigenvalues and eigenvectors of a square matrix."""
+    return tuple(np.linalg.eig(a))
 
 
 def anchors(v):
@@ -145,7 +188,7 @@ def eig_jvp(adot, y, a):
     """Return wdot = diag(P), P = V^-1 Adot V, and Vdot = V (F * P) without what would change lengths and phases."""
     w, v = y
     p = np.linalg.solve(v, adot @ v)
-    u = v @ over_gaps(p, w, equal_pairs(w))
+    u = v @ over_gaps(p, w)
     scale = real(np.add.reduce(conj(v) * u, axis=-2))
     if v.dtype.kind == "c":
         at = anchors(v)
@@ -164,11 +207,18 @@ def eig_vjp(ybar, y, a):
         if v.dtype.kind == "c":
             at = anchors(v)
             ubar = ubar - at * (1j * np.imag(along) / np.add.reduce(at * v, axis=-2))[..., None, :]
-        inner = over_gaps_adjoint(mT(v) @ ubar, w, equal_pairs(w), wbar, vbar) + on_diagonal(wbar)
-    return np.linalg.solve(mT(v), inner) @ mT(v)
+        inner = over_gaps_adjoint(mT(v) @ ubar, w, wbar, vbar) + on_diagonal(wbar)
+    return np.linalg.solve(mT(v), standard(inner)) @ mT(v)
 
 
-rule(np.linalg.eig, jvp=eig_jvp, vjp=eig_vjp)  # A V = V diag(w)
+rule(eigen, jvp=eig_jvp, vjp=eig_vjp)  # A V = V diag(w)
+
+
+@composite(np.linalg.eig)
+def eig(a):
+    """Give out the values and vectors."""
+    w, v = eigen(a)
+    return type(np.linalg.eig(np.eye(1)))(set_apart(w), v)
 
 
 @composite(np.linalg.eigvals)

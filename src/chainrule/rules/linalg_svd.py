@@ -6,9 +6,9 @@ the skew part of P give, divided by differences and sums of singular values::
     U^H Udot = ((P + P^H) / (s_j - s_i) + (P - P^H) / (s_j + s_i)) / 2
     V^H Vdot = ((P + P^H) / (s_j - s_i) - (P - P^H) / (s_j + s_i)) / 2
 
-Between equal singular values the first quotient is as in `chainrule.rules.linalg_spectrum`: 0 where that is known to be
-right, as for the polar factor ``U V^H``, else NaN. The second needs no care unless both are 0. Vectors that complete a
-basis (``full_matrices``) turn with the space that they span; within it they are arbitrary, as phases are.
+Between equal singular values the first quotient is as in `chainrule.rules.linalg_spectrum`, and where singular values
+are 0 so are the second and that by which vectors turn out of their space. Vectors that complete a basis
+(``full_matrices``) turn with the space that they span; within it they are arbitrary, as phases are.
 """
 
 import numpy as np
@@ -16,10 +16,21 @@ import numpy as np
 from chainrule.engine.boxed import value
 from chainrule.engine.rule import composite, rule
 from chainrule.engine.spec import primitive
-from chainrule.rules.linalg_spectrum import equal_pairs, over_gaps, over_gaps_adjoint, refuse_phases
+from chainrule.engine.splitting import standard
+from chainrule.rules.linalg_spectrum import (
+    idle,
+    largest,
+    numbers,
+    over_gaps,
+    over_gaps_adjoint,
+    refuse_phases,
+    set_apart,
+    unmixed,
+)
 from chainrule.rules.matrices import diagonal, mH, on_diagonal, real, refuse_choice, skew, unused
 from chainrule.rules.norms import matrix_norm_of
 from chainrule.rules.products import conj, mT
+from chainrule.rules.quotients import cotangent_over, reciprocal, rounding, tangent_over
 
 
 @primitive
@@ -28,13 +39,24 @@ def singular(a, full=False):
     return tuple(np.linalg.svd(a, full_matrices=full))
 
 
-def reciprocal_sums(s, kind):
-    """Return 1 / (s[j] + s[i]); of real matrices without the diagonal, which is not asked for."""
-    sums = s[..., None, :] + s[..., :, None]
+def zeros(s):
+    """Return the mask of the singular values that are zero up to rounding."""
+    s = value(s)
+    return s <= rounding(s) * s.max(axis=-1, keepdims=True, initial=0)
+
+
+def sums(s, kind):
+    """Return 1 / (s[j] + s[i]), the mask of sums that vanish, and what they are in the second run.
+
+    Of real matrices the diagonal is left out, since it is not asked for.
+    """
+    lost = zeros(s)[..., None, :] & zeros(s)[..., :, None]
+    total, k = s[..., None, :] + s[..., :, None], numbers(s)
     if kind == "c":
-        return 1 / sums
+        return reciprocal(total, lost), lost, k + k[:, None]
     eye = np.eye(s.shape[-1], dtype=s.dtype)
-    return (1 - eye) / (sums + eye)
+    lost = lost & (eye == 0)
+    return reciprocal(total * (1 - eye) + eye, lost) * (1 - eye), lost, k + k[:, None]
 
 
 def singular_jvp(adot, y, a, full=False):
@@ -44,18 +66,21 @@ def singular_jvp(adot, y, a, full=False):
     u1, v = u[..., :k], mH(vh)
     v1 = v[..., :k]
     p = mH(u1) @ adot @ v1
-    even = 0.5 * over_gaps(p + mH(p), s, equal_pairs(s))
-    odd = 0.5 * reciprocal_sums(s, a.dtype.kind) * skew(p)
-    udot = completed(u, u1 @ (even + odd), (adot @ v1 - u1 @ p) / s[..., None, :], a.shape[-2], k)
-    vdot = completed(v, v1 @ (even - odd), (mH(adot) @ u1 - v1 @ mH(p)) / s[..., None, :], a.shape[-1], k)
+    even = 0.5 * over_gaps(p + mH(p), s)
+    odd = 0.5 * tangent_over(skew(p), *sums(s, a.dtype.kind), unmixed(p))
+    udot = completed(u, u1 @ (even + odd), lambda: adot @ v1 - u1 @ p, s)
+    vdot = completed(v, v1 @ (even - odd), lambda: mH(adot) @ u1 - v1 @ mH(p), s)
     return udot, real(diagonal(p)), mH(vdot)
 
 
-def completed(u, udot, outside, m, k):
-    """Add to the tangent of the first k vectors what lies outside of their space; append that of the others."""
-    if m == k:
+def completed(u, udot, outside, s):
+    """Add to the tangent of the first vectors what lies outside of their space; append that of the others."""
+    k = s.shape[-1]
+    if u.shape[-2] == k:
         return udot
-    udot = udot + outside
+    row, lost = s[..., None, :], zeros(s)[..., None, :]
+    rest = outside()
+    udot = udot + tangent_over(rest, reciprocal(row, lost), lost, numbers(s), unmixed(rest))
     if u.shape[-1] == k:
         return udot
     return np.concatenate([udot, -(u[..., :k] @ (mH(udot) @ u[..., k:]))], axis=-1)
@@ -67,22 +92,32 @@ def singular_vjp(ybar, y, a, full=False):
     k = s.shape[-1]
     u1, v1h = u[..., :k], vh[..., :k, :]
     if unused(ubar) and unused(vhbar):
-        return conj((u1 * sbar[..., None, :]) @ v1h)
+        return conj((u1 * standard(sbar)[..., None, :]) @ v1h)
     g, h = conj(ubar), mT(vhbar)
     x, z = mH(u1) @ g[..., :k], v1h @ h[..., :k]
     if a.dtype.kind == "c":
         bars = np.concatenate([value(g)[..., :k], value(h)[..., :k]], axis=-2)
         refuse_phases(diagonal(x) + diagonal(z), bars, "numpy.linalg.svd")
     x, z = skew(x), skew(z)
-    both = (ubar[..., :k], mT(vhbar)[..., :k])
-    inner = over_gaps_adjoint(0.5 * (x + z), s, equal_pairs(s), sbar, *both)
-    inner = inner + 0.5 * reciprocal_sums(s, a.dtype.kind) * (x - z) + on_diagonal(sbar)
+    both = (g[..., :k], h[..., :k])
+    inner = 0.5 * over_gaps_adjoint(x + z, s, sbar, *both) + standard(on_diagonal(sbar))
+    inverse, lost, apart = sums(s, a.dtype.kind)
+    unasked = idle(sbar, *both) if lost.any() else lost.any(axis=-1)
+    pairs = unasked[..., None, :] & unasked[..., :, None]
+    inner = inner + 0.5 * cotangent_over(x - z, inverse, lost, apart, largest(*both), likely=pairs)
     abar = u1 @ inner @ v1h
     if a.shape[-2] > k and not unused(ubar):
-        abar = abar + (outside(u, g, k) / s[..., None, :]) @ v1h
+        abar = abar + over(outside(u, g, k), s, unasked, g) @ v1h
     if a.shape[-1] > k and not unused(vhbar):
-        abar = abar + (u1 / s[..., None, :]) @ mH(outside(mH(vh), h, k))
+        abar = abar + u1 @ mH(over(outside(mH(vh), h, k), s, unasked, h))
     return conj(abar)
+
+
+def over(g, s, unasked, bar):
+    """Divide what lies outside of the space of the vectors by the singular values."""
+    lost = zeros(s)[..., None, :]
+    inverse = reciprocal(s[..., None, :], lost)
+    return cotangent_over(g, inverse, lost, numbers(s), largest(bar), likely=unasked[..., None, :])
 
 
 def outside(u, g, k):
@@ -107,7 +142,7 @@ rule(singular, jvp=singular_jvp, vjp=singular_vjp)  # A = U diag(s) V^H
 @composite(np.linalg.svdvals)
 def svdvals(x, /):
     """Leave the vectors."""
-    return singular(x)[1]
+    return set_apart(singular(x)[1])
 
 
 @composite(np.linalg.svd)
@@ -116,9 +151,9 @@ def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
     if hermitian:
         return of_hermitian(a, compute_uv)
     if not compute_uv:
-        return singular(a)[1]
-    full = bool(full_matrices) and a.shape[-2] != a.shape[-1]
-    return type(np.linalg.svd(np.eye(1)))(*singular(a, full=full))
+        return np.linalg.svdvals(a)
+    u, s, vh = singular(a, full=bool(full_matrices) and a.shape[-2] != a.shape[-1])
+    return type(np.linalg.svd(np.eye(1)))(u, set_apart(s), vh)
 
 
 def of_hermitian(a, compute_uv):
@@ -139,7 +174,7 @@ def cond(x, p=None):
     if x.size == 0:
         raise np.linalg.LinAlgError("cond is not defined on empty arrays")
     if p is None or p in (2, -2):
-        s = singular(x)[1]
+        s = np.linalg.svdvals(x)
         return s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
     plain = value(np.linalg.cond(value(x), p))
     lost = np.isinf(plain) & np.isfinite(value(x)).all(axis=(-2, -1))

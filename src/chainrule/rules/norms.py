@@ -1,7 +1,8 @@
 """Derivative rules of norms.
 
 At a point where a norm is 0 it has no derivative; 0 is the subgradient taken, so that ``norm(x)**2`` has its gradient 0
-there. A second derivative at such a point comes out as NaN (`statistics.reciprocal_or_zero`), never as a wrong number.
+there. Second derivatives at such a point are infinite, but those of ``norm(x)**2`` are not: they are found by a second
+run in which x is moved by an infinitesimal (`chainrule.engine.splitting`), so that it has a direction and a length.
 """
 
 import numpy as np
@@ -9,8 +10,10 @@ import numpy as np
 from chainrule.engine.boxed import value
 from chainrule.engine.rule import composite, rule
 from chainrule.engine.spec import primitive, real_part, shape_of
+from chainrule.engine.splitting import is_apart, split
+from chainrule.rules.elementwise import reciprocal_or_zero
+from chainrule.rules.quotients import cotangent_over, reciprocal, tangent_over
 from chainrule.rules.reductions import kept, restore
-from chainrule.rules.statistics import reciprocal_or_zero
 
 
 @primitive
@@ -22,10 +25,51 @@ def length(x, axis=None, keepdims=False):
     return np.sqrt(np.add.reduce(square, axis=axis, keepdims=keepdims))
 
 
+@primitive
+def unit(x, axis=None):
+    """Return x / |x|; where |x| is 0 that is 0, and in a second run (see below) a fixed vector."""
+    y = length(x, axis=axis, keepdims=True)
+    if is_apart() and (y == 0).any():
+        x = np.where(y == 0, x.dtype.type(1), x)
+        y = length(x, axis=axis, keepdims=True)
+    return x * reciprocal_or_zero(y)
+
+
+def turned(xdot, u, axis):
+    """Return what of a change of x turns it: what is not along the unit vector u."""
+    along = np.conj(u) * xdot if u.dtype.kind == "c" else u * xdot
+    return xdot - u * np.add.reduce(real_part(along) if u.dtype.kind == "c" else along, axis=axis, keepdims=True)
+
+
+def straight(n, axis):
+    """Return where no entry turns."""
+    return ~np.any(value(n), axis=axis, keepdims=True)
+
+
+def unit_jvp(xdot, y, x, axis=None):
+    """Udot = (Xdot - U Re(U^H Xdot)) / |x|."""
+    r = length(x, axis=axis, keepdims=True)
+    lost, n = value(r) == 0, turned(xdot, y, axis)
+    return tangent_over(n, reciprocal(r, lost), lost, 1, straight(n, axis))
+
+
+def unit_vjp(ybar, y, x, axis=None):
+    """Xbar = (Ubar - U^* Re(U^T Ubar)) / |x|."""
+    r = length(x, axis=axis, keepdims=True)
+    lost, n = value(r) == 0, turned(ybar, np.conj(y) if x.dtype.kind == "c" else y, axis)
+    return cotangent_over(n, reciprocal(r, lost), lost, 1, np.abs(value(ybar)).max(initial=0))
+
+
+rule(unit, jvp=unit_jvp, vjp=unit_vjp)
+
+
 def direction(y, x, axis, keepdims):
     """Return conj(x) / |x|, and 0 where |x| is 0."""
-    unit = restore(reciprocal_or_zero(y), x, axis, keepdims)
-    return np.conj(x) * unit if x.dtype.kind == "c" else x * unit
+    if (value(y) == 0).any():
+        along = unit(x, axis=axis)
+    else:
+        along = x * (1 / restore(y, x, axis, keepdims))
+    return np.conj(along) if x.dtype.kind == "c" else along
 
 
 def length_jvp(xdot, y, x, axis=None, keepdims=False):
@@ -42,12 +86,18 @@ def length_vjp(ybar, y, x, axis=None, keepdims=False):
 rule(length, jvp=length_jvp, vjp=length_vjp)
 
 
+def euclidean(x, axis=None, keepdims=False):
+    """Return the length as it is given out: zeros as eps in a second run."""
+    y = length(x, axis=axis, keepdims=keepdims)
+    return split(y, value(y) == 0) if is_apart() else y
+
+
 def vector_norm_of(x, p, axis, keepdims):
     """Return the p-norm over one axis, or over several taken as one (None: all)."""
     if isinstance(p, str):
         raise ValueError(f"Invalid norm order '{p}' for vectors")
     if p is None or p == 2:
-        return length(x, axis=axis, keepdims=keepdims)
+        return euclidean(x, axis=axis, keepdims=keepdims)
     if p == np.inf:
         return np.max(np.abs(x), axis=axis, keepdims=keepdims)
     if p == -np.inf:
@@ -77,7 +127,7 @@ def matrix_norm_of(x, p, axis, keepdims):
     if rows == columns:
         raise ValueError("Duplicate axes given.")
     if p is None or p in ("fro", "f"):
-        return length(x, axis=(rows, columns), keepdims=keepdims)
+        return euclidean(x, axis=(rows, columns), keepdims=keepdims)
     if p in (2, -2, "nuc"):
         s = np.linalg.svdvals(np.moveaxis(x, (rows, columns), (-2, -1)))
         y = np.sum(s, axis=-1) if p == "nuc" else np.max(s, axis=-1) if p == 2 else np.min(s, axis=-1)
@@ -96,7 +146,7 @@ def norm(x, ord=None, axis=None, keepdims=False):
     """Tell apart what NumPy's function does: of all entries, of vectors, of matrices."""
     if axis is None:
         if ord is None or (ord == 2 and x.ndim == 1) or (ord in ("fro", "f") and x.ndim == 2):
-            y = length(x)
+            y = euclidean(x)
             return y.reshape((1,) * x.ndim) if keepdims else y
         axis = tuple(range(x.ndim))
     elif not isinstance(axis, tuple):

@@ -3,14 +3,17 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from chainrule import tree
 from chainrule.engine import level as _level
+from chainrule.engine import splitting
 from chainrule.engine.boxed import Boxed
 from chainrule.engine.dual import Dual, make_dual
 from chainrule.engine.spec import spec_of, zeros_of
 from chainrule.engine.tape import leaf, pull_back
 from chainrule.engine.variable import Variable, fresh
-from chainrule.errors import ShapeError
+from chainrule.errors import ChainruleError, ShapeError
 from chainrule.transforms.common import Chosen, name_of, opened_aux, output_point, own, points, run, split_aux
 from chainrule.transforms.reverse import _JOIN, Node, Tape, seeds_like
 
@@ -55,6 +58,32 @@ def jvp(f: Callable, primals: tuple, tangents: tuple, has_aux: bool = False) -> 
         raise ShapeError(
             f"{len(primals)} primals, but {len(tangents)} tangents were given.", "give one for each argument."
         )
+    before = splitting.events
+    results = pushed(f, primals, tangents, has_aux)
+    if splitting.events == before or any(isinstance(v, Boxed) for v in tree.flatten([*results[:2], tangents])[0]):
+        return results  # (of an inner transform: the outermost one sees to it)
+    ydot = pushed_apart(f, primals, tangents, has_aux, results[0])
+    return results if ydot is None else (results[0], ydot, *results[2:])
+
+
+def pushed_apart(f, primals, tangents, has_aux, expected):
+    """Return the tangent by a second run with coinciding values set apart; None if that gives other values.
+
+    A rule met a quotient 0 / 0 that may have a limit: see `engine.splitting`.
+    """
+    seeds = tree.tree_map(lambda t: splitting.seed(np.asarray(t)[()]), list(tangents))
+    try:
+        with splitting.apart():
+            y, ydot = pushed(f, primals, seeds, has_aux)[:2]
+    except ChainruleError:  # of a rule that does not take values set apart: what the first run gave, stands
+        return None
+    pairs = zip(tree.flatten(y)[0], tree.flatten(expected)[0], strict=True)
+    same = all(np.array_equal(splitting.standard(a), b, equal_nan=True) for a, b in pairs)
+    return tree.tree_map(splitting.over_eps, ydot) if same else None
+
+
+def pushed(f, primals, tangents, has_aux):
+    """Return what `jvp` does, by one run."""
     with _level.running(f) as level:
         args, given = [], []  # the arrays of the caller, which no result may share
         for k, (x, t) in enumerate(zip(primals, tangents, strict=True)):

@@ -1,6 +1,8 @@
 """Reverse mode for functions: vjp, grad and their kin. Each runs the function on Variables of a level of its own."""
 
+import contextlib
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -8,11 +10,12 @@ import numpy as np
 
 from chainrule import tree
 from chainrule.engine import level as _level
+from chainrule.engine import splitting
 from chainrule.engine.boxed import Boxed
 from chainrule.engine.spec import fit, ones_of, shape_of, spec_of, zeros_of
 from chainrule.engine.tape import Node, leaf, pull_back
 from chainrule.engine.variable import Variable, fresh
-from chainrule.errors import HolomorphicError, NotDifferentiableError, NotScalarError, ShapeError
+from chainrule.errors import ChainruleError, HolomorphicError, NotDifferentiableError, NotScalarError, ShapeError
 from chainrule.transforms.common import (
     Chosen,
     describe,
@@ -34,12 +37,13 @@ class Tape:
     """
 
     __slots__ = (
-        "aux", "chosen", "f", "nodes", "out_structure", "outputs", "points", "roots", "structures",
+        "apart", "aux", "call", "chosen", "f", "nodes", "out_structure", "outputs", "points", "roots", "structures",
     )  # fmt: skip
 
     def __init__(self, f, chosen, args, kwargs, has_aux=False, keep=False):
         """Run `f`. With `keep` the tape outlives this call: arrays that the user also holds are copied."""
         self.f, self.chosen = f, chosen
+        self.call, self.apart = (args, kwargs, has_aux), None
         args = list(args)
         kwargs = dict(kwargs)
         self.points, self.structures, self.nodes = [], [], []
@@ -84,7 +88,42 @@ class Tape:
         return tree.unflatten(self.out_structure, self.outputs)
 
     def pull(self, seeds):
-        """Return the cotangents of the points, given those of the outputs (None: not used), one list per argument."""
+        """Return the cotangents of the points, given those of the outputs (None: not used), one list per argument.
+
+        If a rule met a quotient 0 / 0 that may have a limit, `f` is run again to find it: see `engine.splitting`.
+        """
+        before = splitting.events
+        bars = self.pulled(seeds)
+        if splitting.events == before or any(isinstance(v, Boxed) for v in itertools.chain(self.outputs, seeds, *bars)):
+            return bars  # (of an inner transform: the outermost one sees to it)
+        if self.apart is None:
+            self.apart = self.run_apart()
+        if self.apart:
+            with splitting.apart(), contextlib.suppress(ChainruleError):
+                bars = self.apart.pulled(seeds)
+        return bars
+
+    def run_apart(self):
+        """Return the tape of a second run with coinciding values set apart; False if it gave other values."""
+        args, kwargs, has_aux = self.call
+        args, kwargs = list(args), dict(kwargs)
+        for place, values, structure in zip(
+            self.chosen.places(self.f, args, kwargs), self.points, self.structures, strict=True
+        ):
+            (kwargs if place.__class__ is str else args)[place] = tree.unflatten(structure, values)
+        try:
+            with splitting.apart():
+                second = Tape(self.f, self.chosen, args, kwargs, has_aux)
+        except ChainruleError:  # of a rule that does not take values set apart: what the first run gave, stands
+            return False
+        same = all(
+            np.array_equal(splitting.standard(y), z, equal_nan=True)
+            for y, z in zip(second.outputs, self.outputs, strict=True)
+        )
+        return second if same else False
+
+    def pulled(self, seeds):
+        """Return what `pull` does, by one pass, as standard numbers."""
         pairs = [(r, s) for r, s in zip(self.roots, seeds, strict=True) if r is not None and s is not None]
         masks = any(isinstance(v, Boxed) for v in (*self.outputs, *seeds))
         if not pairs:
@@ -97,7 +136,7 @@ class Tape:
         handed = {id(s) for s in seeds}
         return [
             [
-                settle(fresh(bars[n], handed), x) if n in bars else zeros_of(spec_of(x))
+                settle(fresh(splitting.standard(bars[n]), handed), x) if n in bars else zeros_of(spec_of(x))
                 for n, x in zip(nodes, values, strict=True)
             ]
             for nodes, values in zip(self.nodes, self.points, strict=True)
