@@ -153,10 +153,12 @@ class Session:
             f = self.map(v.__func__, package)
             return v if f is v.__func__ else types.MethodType(f, v.__self__)
         if v.__class__ is functools.partial:
-            parts = self.map((v.func, *v.args), package)
-            if parts[0] is v.func and all(map(operator.is_, parts[1:], v.args)):
+            before = (v.func, *v.args, *v.keywords.values())
+            parts = self.map(before, package)
+            if parts is before:
                 return v
-            return functools.partial(*parts, **v.keywords)
+            n = 1 + len(v.args)
+            return functools.partial(*parts[:n], **dict(zip(v.keywords, parts[n:], strict=True)))
         if isinstance(v, CACHE):
             return self.cache(v, package)
         return modules.in_place_of(v)

@@ -1,0 +1,1 @@
+"""Plain NumPy code, as people write it, that knows nothing of chainrule. test_adopt.py adopts it."""
