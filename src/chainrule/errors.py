@@ -10,14 +10,14 @@ _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 def user_line():
-    """Return ``file:line in function`` of the innermost frame outside chainrule and NumPy, or None."""
+    """Return ``file:line in function`` of the innermost frame outside chainrule, NumPy and SciPy, or None."""
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
         module = frame.f_globals.get("__name__", "")
         if (
             not name.startswith((_HERE, "<chainrule"))  # the latter: source that we wrote (rules' fast paths)
-            and not module.startswith(("numpy.", "optree", "contextlib"))
+            and not module.startswith(("numpy.", "scipy.", "optree", "contextlib"))
             and module != "numpy"
         ):
             return f"{os.path.basename(name)}:{frame.f_lineno} in {frame.f_code.co_name}"

@@ -9,7 +9,7 @@ import sys
 
 
 def asked_by():
-    """Return ``(module, path)`` of the function that the user called: NumPy's module, or "" for a C function.
+    """Return ``(module, path)`` of the function that the user called: NumPy's or SciPy's module, "" for a C function.
 
     The path is the function's name in parts, as the caller wrote it: ``["rng", "normal"]``; empty if it can't be told.
     """
@@ -19,6 +19,12 @@ def asked_by():
         module = frame.f_globals.get("__name__", "")
         if module == "numpy" or module.startswith("numpy."):
             inner = module, [frame.f_code.co_qualname.split(".")[0]]
+        elif module.startswith("scipy."):
+            function = frame.f_locals.get("f", frame.f_locals.get("fun"))  # inside a decorator: what is decorated
+            if frame.f_code.co_name == "wrapper" and hasattr(function, "__name__"):
+                inner = function.__module__ or "", [function.__name__]
+            elif not module.startswith("scipy._lib."):
+                inner = module, [frame.f_code.co_name]
         elif not module.startswith("chainrule."):
             break
         frame = frame.f_back

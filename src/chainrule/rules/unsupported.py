@@ -10,6 +10,7 @@ import numpy as np
 
 from chainrule.engine.boxed import ADVICE
 from chainrule.engine.rule import unsupported
+from chainrule.rules.mirrored import scipy_advice
 
 _INTEGERS = "takes whole numbers, bools or dates only, which carry no derivative"
 _PLAIN = "take the plain value:  chainrule.value(x)."
@@ -103,6 +104,8 @@ def advice(module, path):
     """
     if not path:
         return None
+    if module.startswith("scipy."):
+        return scipy_advice(module, path[-1])
     if module.startswith("numpy.polynomial"):
         return "numpy.polynomial", WITHOUT_DISPATCH["polynomial"][1:]
     if not module and len(path) > 1 and path[-1] in drawing_functions() and path[0] != "math":
