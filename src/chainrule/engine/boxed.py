@@ -35,7 +35,7 @@ else:
 class Boxed(Surface):
     """A traced value. See the module's docstring."""
 
-    __slots__ = ("__weakref__", "aux", "base", "data", "level", "views")
+    __slots__ = ("__weakref__", "aux", "base", "data", "level", "views", "written")
     __hash__ = object.__hash__
     __array_priority__ = 1000.0
 
@@ -61,6 +61,7 @@ class Boxed(Surface):
 
     def become(self, other):
         """Take over the value, and if need be the level and kind, of `other`: what a write to this name does."""
+        self.data  # noqa: B018 (a stale view is read anew first)
         self.__class__ = other.__class__
         self.data, self.aux, self.level = other.data, other.aux, other.level
         return self

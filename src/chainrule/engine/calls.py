@@ -7,10 +7,10 @@ import numpy as np
 from chainrule.engine import boxed, elementwise
 from chainrule.engine.boxed import CALL, Boxed, dispatch, value
 from chainrule.engine.fastcalls import bilinear_call, direct_call, linear_run, spread_run, with_keywords
-from chainrule.engine.indexing import noted
 from chainrule.engine.rule import RULES, UNSUPPORTED, full_name
 from chainrule.engine.selects import select_run
 from chainrule.engine.spec import cast_to, choose, shape_of, spread_to
+from chainrule.engine.views import noted
 from chainrule.errors import NoRuleError, OutArgumentError, UnsupportedArgumentError, UnsupportedFunctionError
 
 LATER = {}  # package name -> function that registers the rules of that package when it is first met

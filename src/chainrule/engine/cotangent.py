@@ -61,11 +61,10 @@ class Scatter:
         return SCATTER[0](self.value, self.index, self.spec.shape, self.spec.dtype)
 
     def __add__(self, other):
+        if other.__class__ is Accumulator:
+            return other + self
         if other.__class__ is Scatter:
-            if isinstance(self.value, Boxed) or isinstance(other.value, Boxed):
-                return self.dense() + other.dense()
-            dense = Accumulator(self.dense(), self.spec)
-            return dense + other
+            return Accumulator(self.dense(), self.spec) + other
         return self.dense() + (other.dense() if other.__class__ is Masked else other)
 
     def __radd__(self, other):
@@ -73,7 +72,10 @@ class Scatter:
 
 
 class Accumulator:
-    """A dense sum of `Scatter`s, owned by one node of one backward pass: later ones are written into it."""
+    """A dense sum of `Scatter`s, owned by one node of one backward pass: later ones are written into it.
+
+    A pullback with the attribute `takes_sums` gets the Accumulator itself, and may write to it and hand it on.
+    """
 
     __slots__ = ("spec", "value")
     __array_ufunc__ = None
@@ -91,20 +93,23 @@ class Accumulator:
 
     def __add__(self, other):
         if other.__class__ is Scatter:
-            if isinstance(other.value, Boxed):
-                return self.value + other.dense()
-            ADD_AT[0](self.value, other.index, other.value)
+            if isinstance(other.value, Boxed) or isinstance(self.value, Boxed):
+                self.value = ADD_INTO[0](self.value, other.index, other.value)
+            else:
+                ADD_AT[0](self.value, other.index, other.value)
             return self
         if other.__class__ is Masked or other.__class__ is Accumulator:
             other = other.dense()
-        if isinstance(other, Boxed):
-            return self.value + other
+        if isinstance(other, Boxed) or isinstance(self.value, Boxed):
+            self.value = self.value + other
+            return self
         np.add(self.value, other, out=self.value, casting="same_kind")
         return self
 
     __radd__ = __add__
 
 
+ADD_INTO = [None]  # set by engine.writes: the same into a box
 SCATTER = [None]  # set by engine.indexing: the primitive `scatter`
 ADD_AT = [None]  # set by engine.indexing: add into a plain array at an index, repeated entries included
 

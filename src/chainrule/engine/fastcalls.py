@@ -13,11 +13,11 @@ from chainrule.engine import level
 from chainrule.engine.boxed import PLAIN, Boxed, dispatch, inexact
 from chainrule.engine.dual import Dual, make_dual, zero_of
 from chainrule.engine.held import frozen_param, held
-from chainrule.engine.indexing import note_view
 from chainrule.engine.rule import parameters
 from chainrule.engine.spec import Spec, fit, spec_of
 from chainrule.engine.tape import Node, tick
 from chainrule.engine.variable import Variable
+from chainrule.engine.views import note_view
 
 _new = object.__new__
 FIXED = frozenset({int, bool, str, tuple, type(None)})  # types of parameters that nobody can change later

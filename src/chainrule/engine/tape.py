@@ -18,7 +18,7 @@ import numpy as np
 
 from chainrule.engine import level as _level
 from chainrule.engine.boxed import Boxed
-from chainrule.engine.cotangent import LAZY, Masked, Slots
+from chainrule.engine.cotangent import LAZY, Accumulator, Masked, Slots
 from chainrule.engine.pulls import float_residuals, pulled
 
 tick = itertools.count().__next__
@@ -140,7 +140,11 @@ def one_pass(node, seed, record, visit, masks):
                 parents = n.parents
                 if masks == ALL:
                     ybar = masked(ybar)
-                elif ybar.__class__ in lazy and not (masks and ybar.__class__ is Masked):
+                elif (
+                    ybar.__class__ in lazy
+                    and not (masks and ybar.__class__ is Masked)
+                    and (ybar.__class__ is not Accumulator or visit is not None or not hasattr(n.pull, "takes_sums"))
+                ):
                     ybar = ybar.dense()
                 if plain and parents and ybar.__class__ is not Masked and not (masks and n.rule.kind == "select"):
                     try:

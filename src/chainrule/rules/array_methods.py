@@ -7,8 +7,8 @@ differ from the function's or that write in place, are written out. What has no 
 import numpy as np
 
 from chainrule.engine.boxed import CALL, Boxed, value
-from chainrule.engine.indexing import write
 from chainrule.engine.rule import RULES
+from chainrule.engine.writes import write
 from chainrule.errors import ConversionError, InPlaceError
 from chainrule.rules.shapes import astype as cast
 from chainrule.rules.shapes import flatten

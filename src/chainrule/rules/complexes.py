@@ -8,9 +8,10 @@ z is df/dx - i df/dy, so that of ``real(z)`` is passed on as it is, that of ``im
 import numpy as np
 
 from chainrule.engine.boxed import Boxed, value
-from chainrule.engine.indexing import WRITE_BACK, noted
 from chainrule.engine.rule import RULES, composite, elementwise, linear
 from chainrule.engine.spec import primitive, real_part, spec_of
+from chainrule.engine.views import noted
+from chainrule.engine.writes import WRITE_BACK
 from chainrule.rules.elementwise import reciprocal_or_zero
 
 

@@ -9,9 +9,10 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from chainrule.engine import calls
 from chainrule.engine.boxed import Boxed, value
-from chainrule.engine.indexing import frozen, rebind, scatter, write
+from chainrule.engine.indexing import frozen, scatter
 from chainrule.engine.rule import composite, constant
 from chainrule.engine.spec import shape_of
+from chainrule.engine.writes import rebind, write
 from chainrule.errors import InPlaceError, OutArgumentError
 
 # -- reading ---------------------------------------------------------------------------------------------------

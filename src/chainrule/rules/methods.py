@@ -9,7 +9,7 @@ import operator
 
 import numpy as np
 
-from chainrule.engine import elementwise, indexing
+from chainrule.engine import elementwise, indexing, writes
 from chainrule.engine.boxed import CALL, Boxed, as_operand, value
 from chainrule.engine.rule import RULES
 
@@ -70,7 +70,7 @@ def ifloordiv(a, b):
     y = Boxed.__floordiv__(a, b)
     if y is NotImplemented or not a.shape:
         return y
-    indexing.write(a, Ellipsis, y)
+    writes.write(a, Ellipsis, y)
     return a
 
 
@@ -91,14 +91,14 @@ def conjugate(a):
 
 def set_real(x, v):
     """Write the real part."""
-    indexing.write(np.real(x), Ellipsis, v)
+    writes.write(np.real(x), Ellipsis, v)
 
 
 def set_imag(x, v):
     """Write the imaginary part."""
     if x.dtype.kind != "c":
         raise TypeError("array does not have imaginary part to set")
-    indexing.write(np.imag(x), Ellipsis, v)
+    writes.write(np.imag(x), Ellipsis, v)
 
 
 def install():
@@ -106,7 +106,7 @@ def install():
     for name, fun, expr in BINARY:
         elementwise.install(Boxed, f"__{name}__", RULES[fun], expr)
         elementwise.install(Boxed, f"__r{name}__", RULES[fun], expr, swap=True)
-        setattr(Boxed, f"__i{name}__", indexing.in_place(f"__{name}__", f"__i{name}__"))
+        setattr(Boxed, f"__i{name}__", writes.in_place(f"__{name}__", f"__i{name}__"))
     for name, fun, expr in UNARY:
         elementwise.install(Boxed, f"__{name}__", RULES[fun], expr)
     for name in COMPARISONS:
@@ -126,7 +126,7 @@ def install():
     Boxed.imag = property(CALL[np.imag], set_imag, doc="The imaginary part.")
     Boxed.conj = Boxed.conjugate = conjugate
     Boxed.__getitem__ = indexing.read
-    Boxed.__setitem__ = indexing.write
+    Boxed.__setitem__ = writes.write
 
 
 install()

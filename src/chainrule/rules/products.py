@@ -13,9 +13,9 @@ import numpy as np
 
 from chainrule.engine.boxed import Boxed
 from chainrule.engine.fastcalls import bilinear_call
-from chainrule.engine.indexing import in_place
 from chainrule.engine.rule import RULES, bilinear, composite
 from chainrule.engine.spec import primitive, shape_of, sum_to
+from chainrule.engine.writes import in_place
 
 
 def rank(x):
@@ -317,7 +317,7 @@ def matrix_power(a, n):
     if rank(a) < 2 or a.shape[-1] != a.shape[-2]:
         raise np.linalg.LinAlgError("Last 2 dimensions of the array must be square")
     if n == 0:
-        return a * 0 + np.eye(a.shape[-1], dtype=a.dtype)
+        return np.zeros_like(a) + np.eye(a.shape[-1], dtype=a.dtype)
     if n < 0:
         a, n = np.linalg.inv(a), -n
     if n == 3:

@@ -1,0 +1,117 @@
+"""Views: boxes that show a part of another box, so that a write to either is seen by both.
+
+A box that was read off another as a view (NumPy says whether it is one) remembers that base, and the rule that read it.
+The base keeps weak references to its views. A write turns the views of what it changed into `Stale` boxes; a stale box
+is read off its base anew at its next use, whatever that is. So reads and writes need no version numbers, and a write
+costs nothing for views that nobody looks at again.
+"""
+
+import weakref
+
+import numpy as np
+
+from chainrule.engine.boxed import Boxed, dispatch, value
+from chainrule.engine.dual import Dual
+
+_class = object.__dict__["__class__"]  # the true class of a box: `Stale` hides its own
+
+
+class Stale(Boxed):
+    """A view whose base was written to. Whoever asks for its class or its value gets those of the view read anew."""
+
+    __slots__ = ()
+
+    @property
+    def __class__(self):
+        refresh(self)
+        return _class.__get__(self)
+
+    def __getattr__(self, name):
+        if name not in ("data", "aux", "level"):
+            raise AttributeError(name)
+        refresh(self)
+        return object.__getattribute__(self, name)
+
+
+def note_view(view, base, rule, params):
+    """Remember that `view` shows what ``rule`` reads off `base`."""
+    if getattr(base, "written", False):
+        detach(view)
+    view.base = (base, rule, params)
+    views = getattr(base, "views", None)
+    if views is None:
+        base.views = [weakref.ref(view)]
+    else:
+        n = len(views)
+        if n >= 32 and n & (n - 1) == 0:  # at powers of two only, so that many live views cost no more each than few
+            views[:] = [v for v in views if v() is not None]
+        views.append(weakref.ref(view))
+
+
+def detach(view):
+    """Give a view an array of its own, so that a residual made of it does not hold its base's array.
+
+    Else the next write to the base would have to copy all of it. Done for bases that are being written to.
+    """
+    data = view.data
+    if isinstance(data, Boxed):
+        detach(data)
+    elif data.__class__ is np.ndarray:
+        view.data = detached(data)
+    if view.__class__ is Dual:
+        tangent = view.aux
+        if isinstance(tangent, Boxed):
+            detach(tangent)
+        elif tangent.__class__ is np.ndarray:
+            view.aux = detached(tangent)
+
+
+def detached(part):
+    """Return a copy with the same kind of strides, for whether a reshape of it is a view depends on them.
+
+    Views with gaps in several axes are given back as they are.
+    """
+    if part.base is None:
+        return part
+    if part.flags.c_contiguous or part.flags.f_contiguous:
+        return part.copy("K")
+    if part.ndim == 1:
+        copy = np.empty(2 * part.size, part.dtype)[::2]
+        copy[...] = part
+        return copy
+    return part
+
+
+def noted(y, x, rule, params):
+    """Return `y`, which `rule` made of `x` by moving elements; if NumPy made it a view of `x`, it remembers that."""
+    a, b = value(y), value(x)
+    if a is b:
+        return x  # NumPy gave the very array back: the same name
+    if a.__class__ is b.__class__ is np.ndarray and a.base is not None and (a.base is b or a.base is b.base):
+        note_view(y, x, rule, params)
+    return y
+
+
+def live_views(x):
+    """Return the views of `x` that somebody still holds."""
+    views = getattr(x, "views", None)
+    return [v for v in [ref() for ref in views] if v is not None] if views else ()
+
+
+def expire(x):
+    """Turn the views of `x`, and theirs, into `Stale` boxes: `x` is about to change, or has."""
+    for view in live_views(x):
+        expire(view)
+        if type(view) is not Stale:
+            _class.__set__(view, Stale)
+            del view.data, view.aux, view.level
+    x.views = None
+
+
+def refresh(view):
+    """Read a stale view off its base."""
+    base, rule, params = view.base
+    new = dispatch(rule, (base,), params)
+    _class.__set__(view, new.__class__)
+    view.data, view.aux, view.level = new.data, new.aux, new.level
+    note_view(view, base, rule, params)
