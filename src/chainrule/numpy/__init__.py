@@ -71,7 +71,8 @@ __all__ = [
     "apply_along_axis", "apply_over_axes", "arange", "array", "asanyarray", "asarray", "asarray_chkfinite",
     "ascontiguousarray", "asfortranarray", "broadcast", "c_", "empty", "empty_like", "eye", "fromiter", "full",
     "full_like", "geomspace", "identity", "isscalar", "kaiser", "linspace", "logspace", "mgrid", "ndenumerate",
-    "nditer", "nested_iters", "ogrid", "ones", "ones_like", "piecewise", "r_", "tri", "vectorize", "zeros", "zeros_like",
+    "nditer", "nested_iters", "ogrid", "ones", "ones_like", "piecewise", "r_", "tri", "vectorize", "zeros",
+    "zeros_like",
 ]  # fmt: skip
 
 

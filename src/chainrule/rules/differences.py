@@ -75,6 +75,10 @@ def trapezoid(y, x=None, dx=1.0, axis=-1):
     return np.sum(d * (y[along(k, slice(1, None))] + y[along(k, slice(None, -1))]) / 2.0, axis=k)
 
 
+if hasattr(np, "trapz"):  # NumPy before 2.4
+    composite(np.trapz)(trapezoid)
+
+
 @composite(np.vander)
 def vander(x, N=None, increasing=False):
     """Raise a vector to the powers 0, 1, ..., one column each."""

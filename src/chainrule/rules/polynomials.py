@@ -160,23 +160,26 @@ def characteristic(a):
 
 
 def adjugates(a, y):
-    """Return the matrices B_k of adj(z - A) = sum of B_k z**(n-1-k): B_0 = 1, B_k = A B_(k-1) + y_k."""
-    eye = np.eye(a.shape[0], dtype=spec_of(a).dtype)
-    found = [eye]
+    """Yield the matrices B_k of adj(z - A) = sum of B_k z**(n-1-k): B_0 = 1, B_k = A B_(k-1) + y_k. One is kept."""
+    eye = b = np.eye(a.shape[0], dtype=spec_of(a).dtype)
+    yield b
     for k in range(1, a.shape[0]):
-        found.append(a @ found[-1] + y[k] * eye)
-    return np.stack(found)
+        b = a @ b + y[k] * eye
+        yield b
 
 
 def characteristic_jvp(adot, y, a):
     """The coefficient k changes by -tr(B_(k-1) adot)."""
-    change = -np.einsum("kij,ji->k", adjugates(a, y), adot)
-    return np.concatenate((np.zeros(1, spec_of(change).dtype), change))
+    changes = [-np.sum(b * adot.T) for b in adjugates(a, y)]
+    return np.stack([np.zeros((), spec_of(changes[0]).dtype), *changes])
 
 
 def characteristic_vjp(ybar, y, a):
     """The matrix takes -B_(k-1), transposed, of the cotangent of each coefficient k."""
-    return -np.einsum("k,kij->ji", ybar[1:], adjugates(a, y))
+    abar = 0.0
+    for k, b in enumerate(adjugates(a, y), 1):
+        abar = abar - ybar[k] * b.T
+    return abar
 
 
 rule(characteristic, jvp=characteristic_jvp, vjp=characteristic_vjp)
