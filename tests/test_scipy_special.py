@@ -108,3 +108,169 @@ def test_derivatives_keep_their_digits(f, g, xs, rtol, rtol2):
         assert_allclose(found[1], float(second), rtol=rtol2, atol=atol, err_msg=f"second derivative at {x}")
         forward = cr.jvp(lambda t: cr.jvp(f, (t,), (1.0,))[1], (x,), (1.0,))
         assert_allclose(forward, found, rtol=1e-10, atol=atol)
+
+
+# -- policy points, parameters, types ----------------------------------------------------------------------------------
+
+
+def test_xlogy_is_linear_in_x_also_at_0():
+    assert_allclose(cr.grad(special.xlogy, (0, 1))(0.0, 3.0), (np.log(3.0), 0.0))
+    assert_allclose(cr.grad(special.xlog1py, (0, 1))(0.0, 2.0), (np.log(3.0), 0.0))
+    assert cr.grad(lambda y: special.xlogy(0.0, y))(0.0) == 0.0  # 0 log y is 0 for every y
+    assert cr.grad(lambda x: special.xlogy(x, 0.0))(0.0) == -np.inf
+    # d2/dxdy = 1/y is infinite at y = 0: no finite number may come out
+    with np.errstate(all="ignore"):
+        assert not np.isfinite(cr.grad(cr.grad(special.xlogy, 1), 0)(0.0, 0.0))
+
+
+def test_entropy_of_a_sharp_distribution_in_one_line():
+    p = np.array([0.2, 0.8])
+    assert_allclose(cr.grad(lambda p: np.sum(special.entr(p)))(p), -np.log(p) - 1)
+    assert_allclose(cr.grad(lambda q: np.sum(special.rel_entr(p, q)))(p), [-1.0, -1.0])
+
+
+def test_kl_div_keeps_its_digits_next_to_equality():
+    x, y = 1.0 + 1e-12, 1.0
+    assert_allclose(cr.grad(special.kl_div, (0, 1))(x, y), (float(mpmath.log(x)), y - x), rtol=1e-15)
+    assert cr.grad(special.kl_div, 1)(0.0, 2.0) == 1.0
+
+
+def test_expit_does_not_overflow_far_out():
+    x = np.array([-1000.0, -700.0, 0.0, 1000.0])
+    with np.errstate(over="raise", invalid="raise"):
+        g = cr.elementwise_grad(special.expit)(x)
+    assert_allclose(g, [0.0, np.exp(-700.0), 0.25, 0.0])
+    assert_allclose(cr.elementwise_grad(special.log_expit)(x), [1.0, 1.0, 0.5, 0.0])
+
+
+def test_ends_of_the_interval_of_a_distribution_function():
+    """x**(a-1) there is 0, 1 or infinite: the second derivative of gammainc(2, x) at 0 is 1, of gammainc(1, x) -1."""
+    second = lambda f: cr.grad(cr.grad(f))
+    assert_allclose([second(lambda x: special.gammainc(a, x))(0.0) for a in (1.0, 2.0, 3.0)], [-1.0, 1.0, 0.0])
+    assert_allclose([second(lambda x: special.betainc(a, 2.0, x))(0.0) for a in (1.0, 2.0, 3.0)], [-2.0, 6.0, 0.0])
+    assert_allclose([second(lambda x: special.betainc(2.0, b, x))(1.0) for b in (1.0, 2.0, 3.0)], [2.0, -6.0, 0.0])
+
+
+def test_betaln_of_large_arguments():
+    a, b = 1e8, 0.5
+    exact = mpmath.psi(0, a) - mpmath.psi(0, mpmath.mpf(a) + b)
+    assert_allclose(cr.grad(special.betaln)(a, b), float(exact), rtol=1e-12)
+
+
+def test_boxcox_at_the_border_of_its_domain():
+    assert_allclose(cr.grad(special.boxcox, 1)(0.0, 2.0), 0.25)  # boxcox(0, lmbda) = -1/lmbda
+    assert_allclose(cr.grad(special.boxcox1p, 1)(-1.0, 2.0), 0.25)
+    assert_allclose(cr.grad(cr.grad(special.boxcox, 1), 1)(0.0, 2.0), -0.25)
+
+
+@pytest.mark.parametrize("z", [0.3 + 0.4j, -3.7 + 0.2j, 25.0 - 8.0j])
+@pytest.mark.parametrize(
+    ("f", "g"),
+    [
+        (special.psi, lambda z: mpmath.psi(1, z)),
+        (special.loggamma, lambda z: mpmath.psi(0, z)),
+        (special.gamma, lambda z: mpmath.gamma(z) * mpmath.psi(0, z)),
+        (special.erf, lambda z: 2 / mpmath.sqrt(mpmath.pi) * mpmath.exp(-z * z)),
+        (special.wofz, lambda z: mpmath.diff(lambda t: mpmath.exp(-t * t) * mpmath.erfc(-1j * t), z)),
+        (special.spence, lambda z: mpmath.log(z) / (1 - z)),
+        (lambda z: special.jv(1.5, z), lambda z: mpmath.besselj(1.5, z, derivative=1)),
+        (special.lambertw, lambda z: mpmath.lambertw(z) / (z * (1 + mpmath.lambertw(z)))),
+    ],
+    ids=["psi", "loggamma", "gamma", "erf", "wofz", "spence", "jv", "lambertw"],
+)
+def test_holomorphic_derivative(f, g, z):
+    assert_allclose(cr.grad(f, holomorphic=True)(z), complex(g(mpmath.mpc(z))), rtol=1e-11)
+
+
+def test_digamma_far_to_the_left_in_the_complex_plane_is_refused():
+    with pytest.raises(NoRuleError, match="real part below -1000"):
+        cr.grad(special.psi, holomorphic=True)(-2000.5 + 1j)
+
+
+@pytest.mark.parametrize(
+    ("f", "name"),
+    [
+        (lambda v: special.jv(v, 1.0), "'v'"),
+        (lambda a: special.gammainc(a, 1.0), "'a'"),
+        (lambda b: special.betainc(2.0, b, 0.5), "'b'"),
+        (lambda n: special.eval_legendre(n, 0.5), "'n'"),
+    ],
+)
+def test_a_derivative_in_a_parameter_is_refused_by_name(f, name):
+    for run in (lambda: cr.grad(f)(1.5), lambda: cr.jvp(f, (1.5,), (1.0,))):
+        with pytest.raises(UnsupportedArgumentError, match=rf"argument {name}.*no derivative"):
+            run()
+
+
+def test_a_parameter_that_depends_on_no_argument_may_be_of_any_kind():
+    x = np.array([0.5, 2.0])
+    assert_allclose(
+        cr.elementwise_grad(lambda x: special.jv(np.array([0, 1]), x))(x), [-special.j1(0.5), special.jvp(1, 2)]
+    )
+    assert_allclose(cr.grad(lambda x: special.jv(cr.stop_gradient(x), x))(2.0), special.jvp(2.0, 2.0))
+
+
+def test_scaled_bessel_function_of_a_complex_number_is_refused():
+    with pytest.raises(NotDifferentiableError, match="Re x"):
+        cr.grad(lambda z: special.ive(1.0, z).real)(1.0 + 1j)
+
+
+def test_scaled_bessel_function_at_negative_arguments():
+    """|x| in the exponent: for x < 0 the derivative is that of I e**x, and at the kink the mean of both sides."""
+    for v in (0, 1, 2):
+        exact = mpmath.diff(lambda t: mpmath.besseli(v, t) * mpmath.exp(t), -1.5)
+        assert_allclose(cr.grad(lambda x: special.ive(v, x))(-1.5), float(exact), rtol=1e-12)
+    assert cr.grad(special.i0e)(0.0) == 0.0
+
+
+def test_a_pair_of_integrals_is_differentiated_one_by_one_at_0():
+    """Ci' is infinite at 0, and must not reach Si'."""
+    assert cr.grad(lambda x: special.sici(x)[0])(0.0) == 1.0
+    assert cr.grad(cr.grad(lambda x: special.sici(x)[0]))(0.0) == 0.0
+    assert cr.grad(lambda x: special.shichi(x)[0])(0.0) == 1.0
+
+
+def test_functions_without_a_rule_say_so():
+    for run in (lambda x: special.zeta(x), lambda x: special.mathieu_a(1, x), lambda x: special.struve(0, x)):
+        with pytest.raises(NoRuleError, match="scipy.special"):
+            cr.grad(run)(2.5)
+
+
+def test_hurwitz_zeta_in_its_second_argument():
+    assert_allclose(cr.grad(lambda q: special.zeta(3.0, q))(0.7), -3 * special.zeta(4.0, 0.7))
+
+
+# -- loading -----------------------------------------------------------------------------------------------------------
+
+
+def fresh(code):
+    """Run code in a fresh interpreter, and return what it prints."""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_importing_chainrule_and_differentiating_with_numpy_loads_no_scipy():
+    code = (
+        "import sys, numpy as np, chainrule as cr\n"
+        "cr.hessian(lambda x: np.sum(np.sin(x) ** 2))(np.ones(2))\n"
+        "print([m for m in sys.modules if m.split('.')[0] == 'scipy' or m.startswith('chainrule.rules.special')])"
+    )
+    assert fresh(code) == ["[]"]
+
+
+@pytest.mark.parametrize(
+    "order", ["import chainrule as cr, scipy.special as s", "import scipy.special as s, chainrule as cr"]
+)
+def test_rules_are_there_in_whatever_order_the_two_are_imported(order):
+    assert fresh(f"{order}\nprint(cr.grad(s.erf)(0.0) == 2 / 3.141592653589793 ** 0.5)") == ["True"]
+
+
+def test_the_first_use_may_be_in_several_threads_at_once():
+    code = (
+        "import threading, chainrule as cr, scipy.special as s\n"
+        "found = []\n"
+        "run = lambda: found.append(cr.grad(s.erf)(0.0) > 1)\n"
+        "threads = [threading.Thread(target=run) for _ in range(8)]\n"
+        "[t.start() for t in threads]; [t.join() for t in threads]\n"
+        "print(len(found), all(found))"
+    )
+    assert fresh(code) == ["8", "True"]

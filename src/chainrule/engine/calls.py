@@ -21,9 +21,10 @@ def build(function):
     """Return what runs when `function` is called with a traced value."""
     entry = RULES.get(function)
     if entry is None:
-        for package in list(LATER):
+        for package, register in list(LATER.items()):
             if package in sys.modules:
-                LATER.pop(package)()
+                register()  # an import: another thread that comes here meanwhile waits for it to be done
+                LATER.pop(package, None)
         entry = RULES.get(function)
         if entry is None:
             name = full_name(function)
