@@ -12,7 +12,7 @@ from chainrule.engine.rule import composite, rule
 from chainrule.engine.spec import primitive, real_part, shape_of
 from chainrule.engine.splitting import is_apart, split
 from chainrule.rules.elementwise import reciprocal_or_zero
-from chainrule.rules.quotients import cotangent_over, reciprocal, tangent_over
+from chainrule.rules.quotients import cotangent_over, reciprocal, rounding, tangent_over
 from chainrule.rules.reductions import kept, restore
 
 
@@ -86,6 +86,23 @@ def length_vjp(ybar, y, x, axis=None, keepdims=False):
 rule(length, jvp=length_jvp, vjp=length_vjp)
 
 
+@primitive
+def tip(x, axis=None, keepdims=False):
+    """Return the length of x where that is 0: the tip of a cone that is not round, with derivative 0 and no second."""
+    return length(x, axis=axis, keepdims=keepdims)
+
+
+rule(
+    tip,
+    jvp=lambda xdot, y, x, axis=None, keepdims=False: np.add.reduce(
+        real_part(np.conj(x) * xdot), axis=axis, keepdims=keepdims
+    ) * reciprocal_or_zero(y),
+    vjp=lambda ybar, y, x, axis=None, keepdims=False: (
+        np.conj(x) * restore(ybar * reciprocal_or_zero(y), x, axis, keepdims)
+    ),
+)
+
+
 def euclidean(x, axis=None, keepdims=False):
     """Return the length as it is given out: zeros as eps in a second run."""
     y = length(x, axis=axis, keepdims=keepdims)
@@ -107,18 +124,33 @@ def vector_norm_of(x, p, axis, keepdims):
     size = np.abs(x)
     if p == 1:
         return np.sum(size, axis=axis, keepdims=keepdims)
-    top = np.max(value(size), axis=axis, keepdims=True, initial=0)
-    if p > 0 and (top == 0).any():
-        return _power_norm_at_zero(x, size, top, p, axis, keepdims)
+    if p > 0:
+        kink = np.max(value(size), axis=axis, keepdims=True, initial=0) == 0
+    else:  # one zero makes the norm 0
+        kink = np.any(value(size) == 0, axis=axis, keepdims=True)
+    if kink.any():
+        return _power_norm_at_zero(x, size, kink, p, axis, keepdims)
     return np.sum(size**p, axis=axis, keepdims=keepdims) ** (1.0 / p)
 
 
-def _power_norm_at_zero(x, size, top, p, axis, keepdims):
-    """Return the p-norm where some vectors are 0: of those, 0 times the length, with that one's derivatives at 0."""
-    zero = np.broadcast_to(top == 0, x.shape)
+def _power_norm_at_zero(x, size, kink, p, axis, keepdims):
+    """Return the p-norm where it is 0 for some vectors: of those the length, which is 0, too.
+
+    With p < 0 such vectors may have a length: take 0 of it. The least entry's absolute value has derivative 0 there.
+    """
+    zero = np.broadcast_to(kink, x.shape)
+    if p < 0:
+        x = np.where(zero, 0, x).astype(x.dtype)
     total = np.sum(np.where(zero, value(x).real.dtype.type(1), size) ** p, axis=axis, keepdims=keepdims) ** (1.0 / p)
-    plain = top == 0 if keepdims else (top == 0).reshape(shape_of(total))
-    return np.where(plain, length(x, axis=axis, keepdims=keepdims), total)
+    plain = kink if keepdims else kink.reshape(shape_of(total))
+    return np.where(plain, tip(x, axis=axis, keepdims=keepdims), total)
+
+
+def without_kinks(s):
+    """Return singular values, of which those that are 0 (up to rounding) are constant: they are absolute values."""
+    plain = value(s)
+    at_zero = plain <= rounding(plain) * plain.max(axis=-1, keepdims=True, initial=0)
+    return np.where(at_zero, plain, s) if at_zero.any() else s
 
 
 def matrix_norm_of(x, p, axis, keepdims):
@@ -130,6 +162,7 @@ def matrix_norm_of(x, p, axis, keepdims):
         return euclidean(x, axis=(rows, columns), keepdims=keepdims)
     if p in (2, -2, "nuc"):
         s = np.linalg.svdvals(np.moveaxis(x, (rows, columns), (-2, -1)))
+        s = without_kinks(s)
         y = np.sum(s, axis=-1) if p == "nuc" else np.max(s, axis=-1) if p == 2 else np.min(s, axis=-1)
     elif p in (1, -1, np.inf, -np.inf):
         summed, left = (rows, columns) if abs(p) == 1 else (columns, rows)

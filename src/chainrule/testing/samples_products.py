@@ -3,7 +3,7 @@
 import numpy as np
 
 from chainrule.rules.einsum import einsum2
-from chainrule.rules.norms import length, unit
+from chainrule.rules.norms import length, tip, unit
 from chainrule.rules.products import cross3
 from chainrule.rules.statistics import deviation_of, median_of, quantile_of, variance
 from chainrule.testing.samples import array, policy, sample
@@ -165,7 +165,7 @@ NORMS = [
     *[sample(np.linalg.norm, array(2, 3), ord) for ord in (1, -1, np.inf, -np.inf, "fro")],
     sample(np.linalg.vector_norm, array(2, 3), axis=(0, 1), ord=3),
     sample(np.linalg.matrix_norm, array(2, 3, 4)),
-    sample(length, array(3)), sample(unit, array(3)), sample(unit, array(2, 3), axis=1),
+    sample(length, array(3)), sample(unit, array(3)), sample(tip, array(3)), sample(unit, array(2, 3), axis=1),
     policy(np.linalg.norm, np.array([0.0, 0.0])).gives([0.0, 0.0])
     .singular("0 is the subgradient taken at the origin; there is no second derivative"),
 ]
