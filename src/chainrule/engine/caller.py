@@ -43,6 +43,7 @@ def called(code, at):
         for i in instructions
         if i.offset < at
         and i.opname.startswith("LOAD")
+        and i.opname != "LOAD_CONST"
         and i.positions is not None
         and (i.positions.lineno, i.positions.col_offset) == (here.lineno, here.col_offset)
     ]
