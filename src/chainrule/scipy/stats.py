@@ -281,17 +281,12 @@ class MultivariateNormal:
             return _stats.multivariate_normal.logpdf(x, mean, cov, allow_singular)
         x, cov = matrix(x, False), matrix(cov, False)
         mean = None if mean is None else matrix(mean, False)
-        k = (
-            max(shape_of(cov)[-1:] or (1,))
-            if len(shape_of(cov))
-            else (shape_of(mean) or (1,))[0]
-            if mean is not None
-            else 1
-        )
-        if len(shape_of(cov)) == 0:
-            cov = cov * np.eye(k)
-        elif len(shape_of(cov)) == 1:
-            cov = np.diag(cov)
+        n = len(shape_of(cov))
+        k = np.size(value(mean)) if mean is not None else shape_of(cov)[0] if n == 2 else 1
+        if n < 2:  # one variance for all, or one for each
+            cov = cov * np.eye(k) if n == 0 else np.diag(cov)
+        if shape_of(cov) != (k, k):
+            raise ValueError(f"`cov` has shape {shape_of(cov)}, and the mean {k} entries")
         if len(shape_of(x)) == 0:
             x = x.reshape(1)
         elif len(shape_of(x)) == 1 and k == 1:
