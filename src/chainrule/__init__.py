@@ -57,7 +57,12 @@ __all__ = [
 
 
 # loaded at their first use; the packages of these names are the functions, too
-_LATER = {"adopt": "chainrule.adopt", "unadopt": "chainrule.adopt", "explain": "chainrule.explain"}
+_LATER = {
+    "adopt": "chainrule.adopt",
+    "unadopt": "chainrule.adopt",
+    "explain": "chainrule.explain",
+    "scipy": "chainrule.scipy",  # not in __all__: a star import would hide SciPy itself
+}
 
 if _TYPE_CHECKING:
     from chainrule.adopt import adopt, unadopt

@@ -12,9 +12,9 @@ Examples
 >>> import chainrule as cr
 >>> from chainrule.scipy import linalg, stats
 >>> cr.grad(lambda s: linalg.expm(s * np.diag([1.0, 2.0]))[1, 1])(0.0)
-np.float64(2.0)
+2.0
 >>> cr.grad(stats.norm.logpdf)(1.5)
-np.float64(-1.5)
+-1.5
 """
 
 import importlib as _importlib

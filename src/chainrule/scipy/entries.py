@@ -36,7 +36,7 @@ def entry(original):
                 return written(*args, **kwargs)
             return original(*args, **kwargs)
 
-        call.__module__ = written.__module__
+        call.__module__, call.__doc__ = written.__module__, written.__doc__  # SciPy's examples are not ours
         ENTRIES[original] = call
         return call
 
