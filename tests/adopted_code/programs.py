@@ -144,7 +144,9 @@ def math_of_sequences(x):
 def math_parts(x):
     mantissa, exponent = math.frexp(3 * x)
     fraction, whole = math.modf(5 * x)
-    return mantissa * exponent + fraction * whole + math.ldexp(x, 2) + math.remainder(7 * x, 2.0) + math.fmod(7 * x, 2.0)
+    return (
+        mantissa * exponent + fraction * whole + math.ldexp(x, 2) + math.remainder(7 * x, 2.0) + math.fmod(7 * x, 2.0)
+    )
 
 
 @program
@@ -276,7 +278,7 @@ def in_a_class_body(x):
         size = 3
         values = np.zeros(size)
         values[0] = x
-        logs = [math.log(x + k) for k in range(2)]
+        logs = tuple([math.log(x + k) for k in range(2)])
 
         def total(self):
             return np.sum(self.values) + math.exp(x) + self.logs[0]
@@ -346,7 +348,7 @@ def behind_decorators(x):
     return np.sum(a)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.lru_cache(maxsize=64)
 def coefficient(k):
     a = np.zeros(k + 1)
     a[-1] = 1 + (coefficient(k - 1)[-1] if k else 0.0)
@@ -412,6 +414,11 @@ def cell_that_is_written(x):
 
 
 program(cell_that_is_written)
+
+
+def root_pair(x):
+    return np.array([root(x), x])
+
 
 half = functools.partial(with_defaults, f=math.sinh)
 pair = (scaled, square)

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 from chainrule.adopt import modules
 from chainrule.adopt.running import adopted, original
+from chainrule.adopt.selves import behind_self, self_of
+from chainrule.adopt.session import SELF_OF
 from chainrule.adopt.snapshot import CACHE, package_of
 from chainrule.errors import NotDifferentiableError
 
@@ -119,7 +121,7 @@ def unadopt(f: Adoptable) -> Adoptable:
 def undone(f: Any) -> Any:
     """Return a function as it was before `adopt`."""
     if isinstance(f, types.MethodType):
-        return types.MethodType(original(f.__func__), modules.behind(f.__self__))
+        return types.MethodType(original(f.__func__), behind_self(f.__self__))
     if isinstance(f, functools.partial):
         return functools.partial(original(f.func), *f.args, **f.keywords)
     return original(f)
@@ -131,7 +133,7 @@ def adopted_form(f: Any) -> Any:
         return None if inspect.isasyncgenfunction(f) else adopted(f)
     if isinstance(f, types.MethodType):
         made = adopted_form(f.__func__)
-        return made and types.MethodType(made, f.__self__)
+        return made and types.MethodType(made, adopted_self(f.__self__))
     if isinstance(f, CACHE):
         return adopted_form(f.__wrapped__)
     if isinstance(f, functools.partial):
@@ -148,6 +150,14 @@ def adopted_form(f: Any) -> Any:
         return ours
     call = getattr(type(f), "__call__", None)  # noqa: B004
     return adopted_form(types.MethodType(call, f)) if isinstance(call, types.FunctionType) else None
+
+
+def adopted_self(x):
+    """Return the object that stands for `x` where its methods are adopted."""
+    return self_of(x, lambda name, v: v if name in LEFT else descriptor(v), _changed.__contains__)
+
+
+SELF_OF[0] = adopted_self
 
 
 # -- classes and modules ---------------------------------------------------------------------------------------

@@ -26,14 +26,18 @@ def as_number(x):
     return number(x)
 
 
+OF_SEQUENCES = frozenset({"dist", "fsum", "prod", "sumprod"})
+
+
 def values(x):
     """Return the plain value of `x`; lists of them too."""
     return [values(v) for v in x] if x.__class__ in (list, tuple) else value(x)
 
 
 def traced_as(name, function):
-    """Return ``math.name`` that runs `function` on traced numbers."""
+    """Return ``math.name`` that runs `function` on traced numbers, or on sequences of them."""
     original = getattr(math, name)
+    convert = (lambda x: x if isinstance(x, Boxed) and x.shape else as_number(x)) if name in OF_SEQUENCES else as_number
 
     @functools.wraps(original)
     def call(*args, **kwargs):
@@ -46,7 +50,7 @@ def traced_as(name, function):
         plain = original(*[values(x) for x in xs], **{k: values(v) for k, v in kwargs.items()})
         if function is None:
             return plain
-        return function(*[as_number(x) for x in xs], **kwargs)
+        return function(*[convert(x) for x in xs], **kwargs)
 
     return call
 

@@ -1,11 +1,15 @@
-"""What `adopt` returns for a function: a function that runs the twin in a session."""
+"""What `adopt` returns for a function: a function that runs the twin in a session.
+
+While a session runs, adopted functions of its package that are called in any way run in it, too, so that all see the
+same globals. One of another package has a session of its own.
+"""
 
 import functools
 import inspect
 import types
 import weakref
 
-from chainrule.adopt.session import ADOPTED, Session, is_adopting
+from chainrule.adopt.session import ADOPTED, SELF_OF, Session, home_of, is_adopting
 from chainrule.adopt.state import here, holds_traced
 from chainrule.engine import level
 from chainrule.engine.buffer import Buffer, plain
@@ -36,10 +40,10 @@ def adopted(f):
 class Pool:
     """Sessions of one function that are not in use."""
 
-    __slots__ = ("f", "spare")
+    __slots__ = ("f", "package", "spare")
 
     def __init__(self, f):
-        self.f, self.spare = f, []
+        self.f, self.package, self.spare = f, home_of(f), []
 
     def __reduce__(self):
         return Pool, (self.f,)
@@ -65,19 +69,26 @@ class Pool:
 def direct(f):
     """Return the adopted form of a function that runs when it is called."""
     pool = Pool(f)
+    method = "." in f.__qualname__ and f.__name__ if not f.__qualname__.endswith(f"<locals>.{f.__name__}") else None
 
     @functools.wraps(f)
     def call(*args, **kwargs):
-        session = here.session
+        if method and args and getattr(type(args[0]), method, None) in (f, call):
+            args = (SELF_OF[0](args[0]), *args[1:])
+        before, was_traced = here.sessions, here.traced
+        session = before.get(pool.package)
         if session is not None:
             return session.twin(f)(*args, **kwargs)
         session = pool.take()
-        here.session, here.traced = session, bool(level._open) or holds_traced(args, kwargs) or session.holds_traced()
+        here.sessions = {**before, pool.package: session}
         try:
+            here.traced = bool(was_traced or level._open or holds_traced(args, kwargs) or session.holds_traced())
             y = session.entry(*map(session.argument, args), **arguments(session, kwargs))
-            return unbuffered(y) if here.traced else y
+            return unbuffered(y) if here.traced and not before else y
         finally:
-            here.session, here.traced = None, False
+            if here.traced and method and args:
+                tidy(args[0])
+            here.sessions, here.traced = before, was_traced
             pool.give(session)
 
     return call
@@ -97,11 +108,11 @@ class inside:
         self.session = session
 
     def __enter__(self):
-        self.before = here.session, here.traced
-        here.session, here.traced = self.session, True
+        self.before = here.sessions, here.traced
+        here.sessions, here.traced = {**here.sessions, self.session.package: self.session}, True
 
     def __exit__(self, *exc):
-        here.session, here.traced = self.before
+        here.sessions, here.traced = self.before
         self.session.flush()
 
 
@@ -171,6 +182,13 @@ def awaited(f):
             pool.give(session)
 
     return call
+
+
+def tidy(x):
+    """Put plain arrays in place of the buffers that code left in the attributes of an object."""
+    for name, v in list(getattr(x, "__dict__", {}).items()):
+        if v.__class__ is Buffer:
+            x.__dict__[name] = plain(v)
 
 
 def unbuffered(y, depth=8):

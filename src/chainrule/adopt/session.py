@@ -18,15 +18,20 @@ import operator
 import types
 import weakref
 
+import numpy as np
+
+import chainrule.numpy as mirror
 from chainrule.adopt import modules
 from chainrule.adopt.code import facts_of
 from chainrule.adopt.snapshot import CACHE, MAPPED, MISSING, Snapshot, StandIn, package_of
+from chainrule.adopt.state import traced
 from chainrule.engine.boxed import Boxed
 
 SELF = object()  # stands for a function in what is remembered about that function, which must not keep it alive
 ADOPTING = "chainrule.adopt"  # stands in the builtins of twins, and tells their globals from others
 MANY = 500  # twins; a session that has made more is not used again
 
+SELF_OF = [lambda x: x]  # set by `adopting`: what stands for the object of an adopted method
 ADOPTED = weakref.WeakKeyDictionary()  # what `adopt` returned -> the function it was given
 
 
@@ -144,6 +149,8 @@ class Session:
             if v.__class__ is tuple:
                 mapped = tuple([self.map(w, package) for w in v])
                 return v if all(map(operator.is_, mapped, v)) else mapped
+            if v.__class__ is np.vectorize:
+                return self.vectorized(v, package)
             return v if isinstance(v, Boxed) else modules.in_place_of(v)
         if isinstance(v, types.ModuleType):
             if package_of(v.__name__) == package and not isinstance(v, StandIn) and v.__dict__ is not None:
@@ -151,7 +158,7 @@ class Session:
             return modules.in_place_of(v)
         if isinstance(v, types.MethodType):
             f = self.map(v.__func__, package)
-            return v if f is v.__func__ else types.MethodType(f, v.__self__)
+            return v if f is v.__func__ else types.MethodType(f, SELF_OF[0](v.__self__))
         if v.__class__ is functools.partial:
             before = (v.func, *v.args, *v.keywords.values())
             parts = self.map(before, package)
@@ -162,6 +169,17 @@ class Session:
         if isinstance(v, CACHE):
             return self.cache(v, package)
         return modules.in_place_of(v)
+
+    def vectorized(self, v, package):
+        """Return what stands for an object of `numpy.vectorize`: in a traced run ours, of the twin."""
+        f = self.map(v.pyfunc, package)
+        ours = mirror.vectorize(f, v.otypes, v.__doc__, v.excluded, v.cache, v.signature)
+
+        @functools.wraps(v.pyfunc)
+        def call(*args, **kwargs):
+            return (ours if traced() else v)(*args, **kwargs)
+
+        return call
 
     def cache(self, v, package):
         """Return a cache of its own for the twin of a function behind `functools.lru_cache`."""
@@ -178,8 +196,9 @@ class Session:
     def function(self, f, package):
         """Return the twin of a function, or the function itself if it is none of ours to adopt."""
         if f in ADOPTED:
+            if home_of(f) != package:
+                return f  # runs in a session of its own
             f = ADOPTED[f]
-            package = home_of(f)
         found = self.twins.get(f)
         if found is not None and found.holds(f):
             return found.function

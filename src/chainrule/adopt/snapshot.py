@@ -10,6 +10,7 @@ import types
 from chainrule.adopt.code import PYTHON, SCALARS, called
 from chainrule.adopt.entries import call_of
 from chainrule.engine.boxed import Boxed
+from chainrule.engine.buffer import plain
 
 MISSING = object()
 DUNDERS = ("__name__", "__package__", "__spec__", "__loader__", "__file__", "__path__", "__doc__")
@@ -109,7 +110,7 @@ class Snapshot:
         if v is MISSING:
             self.real.pop(name, None)
         else:
-            v = self.real[name] = self.session.behind(v)
+            v = self.real[name] = self.session.behind(plain(v))
         self.traced |= isinstance(v, Boxed)
         if name in self.index:
             self.seen[self.index[name]] = v

@@ -1,18 +1,23 @@
 """Whether this run is traced: only then an array that code makes need be one that takes traced values."""
 
 import threading
+import types
+from typing import ClassVar
+
+import numpy as np
 
 from chainrule.engine import level
 from chainrule.engine.boxed import Boxed
-from chainrule.engine.state import attributes, is_plain_object
+from chainrule.engine.state import attributes
 
+OPAQUE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, np.ndarray, np.generic)
 ENOUGH = 10_000  # values looked at; a larger argument is taken for a traced one
 
 
 class Here(threading.local):
-    """What this thread runs: the session of the outermost adopted call, and whether its arguments were traced."""
+    """What this thread runs: the session of each package, and whether a traced value was given to one of them."""
 
-    session = None
+    sessions: ClassVar[dict] = {}  # replaced, never changed
     traced = False
 
     def __reduce__(self):
@@ -44,10 +49,10 @@ def holds_traced(*roots):
             inner = v
         elif kind is dict:
             inner = v.values()
-        elif is_plain_object(v):
-            inner = attributes(v).values()
-        else:
+        elif isinstance(v, OPAQUE):
             continue
+        else:
+            inner = attributes(v).values()
         seen.add(id(v))
         if len(inner) + len(seen) + len(waiting) > ENOUGH:
             return True

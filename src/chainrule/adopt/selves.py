@@ -1,0 +1,93 @@
+"""Objects whose methods are adopted, without a change of their class: the ``self`` of an adopted method.
+
+``cr.adopt(model.loss)`` runs code that calls ``self.other()``, and `other` must be adopted as well. So ``self`` is, in
+that code, an object of a subclass that has the methods in adopted form, and whose attributes are those of the object
+itself: both have one ``__dict__``. Of each base in the same package there is such a subclass, too, placed so that
+``super()`` reaches it. What is assigned to the subclass goes to the class.
+"""
+
+import abc
+import copyreg
+import types
+import weakref
+
+from chainrule.adopt.snapshot import package_of
+
+_classes = weakref.WeakKeyDictionary()  # class -> weak reference to its adopted subclass
+_META = {type: None, abc.ABCMeta: None}  # metaclass -> that of adopted subclasses
+
+
+def self_of(x, adopt_member, is_adopted):
+    """Return the object that stands for `x` in adopted code; `x` itself if its class does not allow it."""
+    c = type(x)
+    if is_adopted(c) or not suits(c) or not isinstance(getattr(x, "__dict__", None), dict):
+        return x
+    try:
+        stand_in = object.__new__(subclass(c, adopt_member))
+    except TypeError:  # its memory is laid out by a class written in C, or the bases have no common order
+        return x
+    object.__setattr__(stand_in, "__dict__", x.__dict__)
+    type(stand_in)._chainrule_self.__set__(stand_in, x)
+    return stand_in
+
+
+def behind_self(x):
+    """Return the object that `self_of` gave a stand-in for; any other as it is."""
+    return x._chainrule_self if "_chainrule_class" in vars(type(x)) else x
+
+
+def suits(c):
+    """Tell whether a class can have an adopted subclass without noticing it."""
+    return (
+        type(c) in _META
+        and "_chainrule_class" not in vars(c)
+        and c.__module__ not in ("builtins", "__builtin__")
+        and not copyreg._slotnames(c)
+        and not any("__init_subclass__" in vars(b) for b in c.__mro__[:-1])
+    )
+
+
+def subclass(c, adopt_member):
+    """Return the subclass of `c` with its methods adopted."""
+    known = _classes.get(c)
+    known = known and known()
+    if known is None:
+        bases = [subclass(b, adopt_member) for b in c.__bases__ if same_package(b, c) and suits(b)]
+        own = {k: adopt_member(k, v) for k, v in vars(c).items()}
+        own = {k: v for k, v in own.items() if v is not vars(c)[k]}
+        own |= {
+            "__slots__": ("_chainrule_self",) if not bases else (),
+            "__module__": c.__module__,
+            "__qualname__": c.__qualname__,
+            "__doc__": c.__doc__,
+            "__hash__": c.__hash__,
+            "__reduce_ex__": reduce_as_original,
+            "_chainrule_class": c,
+        }
+        known = metaclass(type(c))(c.__name__, (c, *bases), own)
+        _classes[c] = weakref.ref(known)
+    return known
+
+
+def same_package(b, c):
+    """Tell whether a base is of the package of the class."""
+    return b is not object and package_of(b.__module__) == package_of(c.__module__)
+
+
+def reduce_as_original(self, protocol):
+    """Pickle and copy the object itself."""
+    return self._chainrule_self.__reduce_ex__(protocol)
+
+
+def metaclass(kind):
+    """Return the metaclass of adopted subclasses: what is assigned to one goes to its original."""
+    if _META[kind] is None:
+
+        def set_attribute(c, name, v):
+            setattr(vars(c)["_chainrule_class"], name, v)
+
+        def set_up(namespace):
+            namespace["__setattr__"] = set_attribute
+
+        _META[kind] = types.new_class("Adopted", (kind,), {}, set_up)
+    return _META[kind]
