@@ -48,7 +48,8 @@ def interp(x, xp, fp, left=None, right=None, period=None):
     last = len(knots) - 1
     before, after = places < knots[0], places > knots[-1]
     start = np.clip(np.searchsorted(knots, places, side="right") - 1, 0, max(last - 1, 0))
-    anchor = np.where(places == knots[-1], last, start)  # so that the last knot gives its very value
+    at_end = places == knots[-1]
+    anchor = np.where(at_end, last, start) if np.any(at_end) else start  # so that the last knot gives its very value
     if last:
         slope = (fp[1:] - fp[:-1]) / (xp[1:] - xp[:-1])
         y = slope[start] * (x - xp[anchor]) + fp[anchor]

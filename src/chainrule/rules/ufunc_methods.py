@@ -9,6 +9,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from chainrule.engine import calls
 from chainrule.engine.boxed import value
+from chainrule.engine.indexing import scatter
 from chainrule.engine.rule import RULES
 from chainrule.engine.spec import shape_of
 from chainrule.errors import UnsupportedArgumentError
@@ -91,6 +92,8 @@ def segmented(ufunc):
         if starts.size and not (starts.min() >= 0 and starts.max() < x.shape[k]):
             raise IndexError(f"an index is out of bounds for an axis of length {x.shape[k]}")
         x = x if dtype is None else x.astype(dtype)
+        if ufunc is np.add:
+            return sums(x, starts, k)
         before, parts = (slice(None),) * k, []
         for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), x.shape[k]], strict=True):
             alone = start >= stop
@@ -99,6 +102,18 @@ def segmented(ufunc):
         return np.stack(parts, axis=k) if parts else x[(*before, slice(0, 0))]
 
     return reduceat
+
+
+def sums(x, starts, k):
+    """Return the sum of each segment along axis `k`: all entries that are read, added up at the places of theirs."""
+    stops = np.append(starts[1:], x.shape[k])
+    lengths = np.maximum(stops - starts, 1)
+    segment = np.repeat(np.arange(starts.size), lengths)
+    first = np.cumsum(lengths) - lengths  # where each segment begins among the entries read
+    read = np.arange(segment.size) + (starts - first)[segment]
+    before = (slice(None),) * k
+    shape = (*x.shape[:k], starts.size, *x.shape[k + 1 :])
+    return scatter(x[(*before, read)], (*before, segment), shape, x.dtype)
 
 
 def written_at(ufunc):
