@@ -3,6 +3,8 @@
 Each program runs as it stands on plain NumPy, which gives the value and, by central differences, the derivative.
 """
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -74,6 +76,17 @@ PROGRAMS = [
     "y.fill(v[0])",
     "y[0] = -v; y.sort()",
     "y.sort(axis=0); y.partition(1)",
+    "np.multiply(y, v, out=y)",
+    "np.exp(v, out=y[0]); np.add(y[0], y[1], out=y[1])",
+    "np.multiply(y, v, out=y, where=w > 2)",
+    "z = np.zeros_like(v); np.sum(y, axis=0, out=z); y.max(axis=0, out=y[1]); y[0] = z",
+    "np.add.accumulate(y, axis=1, out=y); np.cumsum(v, out=y[1])",
+    "z = np.zeros_like(y); np.modf(0.37 * y, out=(y, z)); y[0] = z[1] * v",
+    "np.concatenate([v, v[:1]], out=y.T.reshape(-1)[:4]); np.clip(y, -1, 1, out=y)",
+    "r = y[0]; np.negative(v, out=y[0]); y[1] = r",
+    "y[0] = y[1]; y[1, 1] = y[0, 2]; y[:, 0] = y[:, 1]",
+    "r = y[0]; y[0, 0] = v[0]; y[0, 1] = v[1]; r *= r; y[1] = r",
+    "a = y[0]; b = a[1:]; y[0, 2] = v[0]; b[0] = a[2] * b[1]; a[0] = b[0]",
 ]
 
 
@@ -308,3 +321,83 @@ def test_the_mirror_passes_everything_else_on_to_numpy():
     assert {"zeros", "sin"} <= set(dir(cnp))
     with pytest.raises(AttributeError):
         cnp.no_such_name  # noqa: B018
+
+
+# -- the cost of writes ------------------------------------------------------------------------------------------------
+
+
+def addresses(f, x):
+    """Return where the array that `f` fills was after each write."""
+    seen = []
+
+    def loss(x):
+        y = np.zeros((50, 3), like=x)
+        for k in range(50):
+            f(y, x, k)
+            seen.append(cr.value(y).__array_interface__["data"][0])
+        return np.sum(y * y)
+
+    cr.grad(loss)(x)
+    return seen
+
+
+def test_a_loop_writes_into_one_array():
+    def entry(y, x, k):
+        y[k, k % 3] = x[0] * k
+
+    def row(y, x, k):
+        y[k] = y[k - 1] * 0.5 + x
+
+    def row_entry(y, x, k):
+        y[k][1] = x[1]
+
+    def column(y, x, k):
+        y[:, k % 3] = y[:, (k + 1) % 3] + x[k % 3]
+
+    for fill in (entry, row, row_entry, column):
+        assert len(set(addresses(fill, X[0]))) == 1
+
+
+def test_an_array_that_somebody_keeps_is_copied_before_a_write():
+    kept = []
+
+    def f(x):
+        y = x * 2
+        kept.append(cr.value(y))
+        before = y * y  # the tape keeps y's array for this one
+        y[0] = 7.0
+        kept.append(cr.value(y))
+        y[1] = x[0]
+        return np.sum(before) + np.sum(y)
+
+    np.testing.assert_allclose(cr.grad(f)(V[0]), 8 * V[0] + [1, 0, 2])
+    np.testing.assert_array_equal(kept[0], 2 * V[0])
+    np.testing.assert_array_equal(kept[1], [7.0, *2 * V[0, 1:]])
+
+
+def test_the_way_back_along_a_chain_of_writes_takes_one_array():
+    def f(x):
+        y = np.zeros(2000, like=x)
+        for k in range(2000):
+            y[k] = x * k
+        return np.sum(y)
+
+    y = f(x := cr.Variable(1.5))
+    tracemalloc.start()
+    y.backward()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert x.grad == 2000 * 1999 / 2
+    assert peak < 2000 * 8 * 100  # an array of 16 kB for each of the 2000 writes would be 2000 of them
+
+
+def test_a_stale_view_is_a_variable_to_all_who_ask():
+    y = cr.Variable(X) * 1.0
+    row = y[0]
+    y[0, 0] = 9.0
+    assert isinstance(row, cr.Variable)
+    assert row.__class__ is cr.Variable
+    y[0, 1] = 8.0
+    assert repr(row) == "Variable([9.  , 8.  , 3.25])"
+    y[0, 2] = 7.0
+    np.testing.assert_array_equal(np.stack([row, row])[1] == [9.0, 8.0, 7.0], True)

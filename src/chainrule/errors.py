@@ -78,7 +78,8 @@ class OutArgumentError(ChainruleError, TypeError):
         super().__init__(
             message(
                 f"{name}(..., out=...): a traced result written into `out` would lose its derivative.",
-                f"use the returned value:  y = {name}(...), without out=.",
+                f"use the returned value:  y = {name}(...), without out=;",
+                "or make the destination a traced one:  out = np.zeros(shape, like=x).",
             )
         )
 

@@ -82,6 +82,8 @@ class Boxed(Surface):
                 if kind is not np.ndarray and not issubclass(kind, Boxed) and not is_duck(kind, args):
                     refuse_foreign(kind)
                     return NotImplemented
+        if kwargs and isinstance(kwargs.get("out"), Boxed):
+            return INTO[0](kwargs.pop("out"), function(*args, **kwargs), f"np.{function.__name__}")
         return CALL[function](*args, **kwargs)
 
     # -- what would take the number out of the box -----------------------------------------------------------
@@ -229,6 +231,7 @@ class _Calls(dict):
 CALL = _Calls()
 BUILD = [None]  # set by engine.dispatch: function -> callable, or raises NoRuleError
 ADVICE = [lambda module, path: None]  # set by chainrule.rules.unsupported: what to write instead of a call
+INTO = [None]  # set by engine.calls: (out, result, name) -> out, the result written into a traced destination
 UFUNC_METHOD = [None]  # set by engine.dispatch: ufunc methods and keyword arguments
 
 

@@ -31,8 +31,9 @@ class Buffer(Boxed):
         return buffer(y)
 
     def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
-        if kwargs.get("out") is not None and only_buffers((*inputs, *kwargs["out"])):
-            return getattr(ufunc, method)(*opened(inputs), **opened(kwargs))  # a plain destination loses nothing here
+        out = kwargs.get("out")
+        if out is not None and not any(isinstance(o, Boxed) for o in out) and only_buffers(inputs):
+            return getattr(ufunc, method)(*opened(inputs), **kwargs)  # a plain destination loses nothing here
         return super().__array_ufunc__(ufunc, method, *inputs, **kwargs)
 
     def __array_function__(self, function, types, args, kwargs):

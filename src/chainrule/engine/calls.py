@@ -11,6 +11,7 @@ from chainrule.engine.rule import RULES, UNSUPPORTED, full_name
 from chainrule.engine.selects import select_run
 from chainrule.engine.spec import cast_to, choose, shape_of, spread_to
 from chainrule.engine.views import noted
+from chainrule.engine.writes import into
 from chainrule.errors import NoRuleError, OutArgumentError, UnsupportedArgumentError, UnsupportedFunctionError
 
 LATER = {}  # package name -> function that registers the rules of that package when it is first met
@@ -110,7 +111,10 @@ def constant_call(function):
 
     def call(*args, **kwargs):
         if kwargs:
-            if isinstance(kwargs.get("out"), Boxed | np.ndarray):
+            out = kwargs.get("out")
+            if isinstance(out, Boxed):
+                return into(kwargs.pop("out"), call(*args, **kwargs), full_name(function))
+            if isinstance(out, np.ndarray):
                 raise OutArgumentError(full_name(function))
             kwargs = {k: opened(v) for k, v in kwargs.items()}
         return function(*[opened(a) for a in args], **kwargs)
@@ -122,7 +126,7 @@ def ufunc_method(ufunc, method, inputs, kwargs):
     """Run a ufunc that was called with keyword arguments, or one of its methods (``np.add.reduce``)."""
     out = kwargs.pop("out", None)
     if out is not None and any(o is not None for o in out):
-        raise OutArgumentError(f"np.{ufunc.__name__}")
+        return into_all(out, ufunc, method, inputs, kwargs)
     if method == "__call__":
         return ufunc_keywords(ufunc, inputs, kwargs)
     function = UFUNC_METHODS.get((ufunc, method))
@@ -135,6 +139,18 @@ def ufunc_method(ufunc, method, inputs, kwargs):
         return CALL[ufunc](a.reshape(shape_of(a) + (1,) * len(shape_of(b))) if isinstance(a, Boxed)
                            else np.asarray(a).reshape(np.shape(a) + (1,) * len(shape_of(b))), b)  # fmt: skip
     raise NoRuleError(f"numpy.{ufunc.__name__}.{method}")
+
+
+def into_all(out, ufunc, method, inputs, kwargs):
+    """Write a ufunc's results into the destinations given as ``out=``, which must be traced."""
+    name = f"np.{ufunc.__name__}"
+    if any(o is not None and not isinstance(o, Boxed) for o in out):
+        raise OutArgumentError(name)
+    where = kwargs.get("where", True) if method == "__call__" else True
+    y = getattr(ufunc, method)(*inputs, **kwargs)
+    if len(out) == 1:
+        return into(out[0], y, name, where)
+    return tuple([v if o is None else into(o, v, name, where) for o, v in zip(out, y, strict=True)])
 
 
 def ufunc_keywords(ufunc, inputs, kwargs):
@@ -171,4 +187,5 @@ def ufunc_keywords(ufunc, inputs, kwargs):
 
 
 boxed.BUILD[0] = build
+boxed.INTO[0] = into
 boxed.UFUNC_METHOD[0] = ufunc_method

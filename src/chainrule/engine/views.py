@@ -17,14 +17,17 @@ _class = object.__dict__["__class__"]  # the true class of a box: `Stale` hides 
 
 
 class Stale(Boxed):
-    """A view whose base was written to. Whoever asks for its class or its value gets those of the view read anew."""
+    """A view whose base was written to: whoever asks for its value gets that of the view read anew.
+
+    It is of its base's class to all who ask. (Were it read anew for that, `isinstance` would miss it: it compares the
+    answer with the class that the object has afterwards.)
+    """
 
     __slots__ = ()
 
     @property
     def __class__(self):
-        refresh(self)
-        return _class.__get__(self)
+        return self.base[0].__class__
 
     def __getattr__(self, name):
         if name not in ("data", "aux", "level"):

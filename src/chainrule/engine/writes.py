@@ -19,10 +19,11 @@ from chainrule.engine.cotangent import Accumulator
 from chainrule.engine.dual import Dual
 from chainrule.engine.indexing import GETITEM, frozen, may_repeat, positions, put, scatter
 from chainrule.engine.rule import RULES
-from chainrule.engine.spec import cast_to, fit, shape_of, spec_of, sum_to
+from chainrule.engine.spec import cast_to, fit, shape_of, spec_of, spread_to, sum_to
 from chainrule.engine.tape import Node
 from chainrule.engine.variable import Variable
 from chainrule.engine.views import expire, live_views
+from chainrule.errors import OutArgumentError
 
 WRITE_BACK = {}  # set by chainrule.rules: for views that show a part of each entry, (array, new part) -> new array
 
@@ -215,6 +216,30 @@ def show_anew(x):
         _, rule, params = view.base
         view.data = rule.apply((x.data,), params)
         show_anew(view)
+
+
+def into(out, y, name, where=True):
+    """Write the result `y` into the destination `out`, as NumPy's ``out=`` does, and return `out`."""
+    if not isinstance(out, Boxed):
+        raise OutArgumentError(name)
+    if value(out).__class__ is not np.ndarray:
+        raise TypeError("return arrays must be of ArrayType")
+    shape = shape_of(y)
+    if np.broadcast_shapes(shape, out.shape) != out.shape:
+        raise ValueError(
+            f"non-broadcastable output operand with shape {out.shape} doesn't match the broadcast shape {shape}"
+        )
+    dtype = y.dtype if hasattr(y, "dtype") else np.asarray(y).dtype
+    if not np.can_cast(dtype, out.dtype, "same_kind"):
+        raise TypeError(
+            f"Cannot cast {name} output from {dtype!r} to {out.dtype!r} with casting rule 'same_kind'"
+        )
+    if where is True:
+        write(out, Ellipsis, y)
+        return out
+    mask = np.broadcast_to(np.asarray(value(where), bool), out.shape)
+    write(out, mask, (y if shape == out.shape else spread_to(y, out.shape))[mask])
+    return out
 
 
 def places(rule, shape, params):

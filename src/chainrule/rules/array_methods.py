@@ -34,6 +34,8 @@ REFUSED = {
 
 def _method(name, fun):
     def method(self, *args, **kwargs):
+        if isinstance(kwargs.get("out"), Boxed):
+            return fun(self, *args, **kwargs)
         call = CALL[fun]  # as NumPy would, without asking it
         if getattr(RULES[fun], "quick", None):  # from now on without this step between
             call.__name__, call.__qualname__, call.__doc__ = name, name, doc
