@@ -273,7 +273,7 @@ def as_operand(x, operands):
     if kind in PLAIN or isinstance(x, Boxed):
         return x
     if isinstance(x, list | tuple):
-        return np.asarray(x)
+        return array_of(x)
     if isinstance(x, np.generic):
         return x
     refuse_foreign(kind)
@@ -288,6 +288,18 @@ def as_operand(x, operands):
     if hasattr(kind, "__array_ufunc__") or hasattr(kind, "__array_function__") or not hasattr(kind, "__array__"):
         return NotImplemented
     return np.asarray(x)
+
+
+def array_of(items):
+    """Return a list or tuple of numbers and arrays as an array, traced if one of them is."""
+    if not holds_box(items):
+        return np.asarray(items)
+    return np.stack([array_of(v) if isinstance(v, list | tuple) else v for v in items])
+
+
+def holds_box(items):
+    """Tell whether a box is in nested lists or tuples."""
+    return any(isinstance(v, Boxed) or (isinstance(v, list | tuple) and holds_box(v)) for v in items)
 
 
 def dispatch(rule, operands, params):
@@ -319,9 +331,12 @@ def dispatch(rule, operands, params):
                 "pass  chainrule.stop_gradient(...)  there.",
             )
     if not plain:
+        given = operands
         operands = tuple([as_operand(x, operands) for x in operands])
         if any(x is NotImplemented for x in operands):
             return NotImplemented
+        if any(isinstance(x, Boxed) and not isinstance(v, Boxed) for x, v in zip(operands, given, strict=True)):
+            return dispatch(rule, operands, params)  # a list held traced values, of whatever level
     if mixed:
         operands = tuple([lowered(x, level) for x in operands])
     if _level.paused and _level.is_paused(level):

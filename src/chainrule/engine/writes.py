@@ -13,7 +13,7 @@ from sys import getrefcount
 import numpy as np
 
 from chainrule.engine import cotangent, level
-from chainrule.engine.boxed import PLAIN, Boxed, value
+from chainrule.engine.boxed import PLAIN, Boxed, array_of, value
 from chainrule.engine.buffer import Buffer, buffer
 from chainrule.engine.cotangent import Accumulator
 from chainrule.engine.dual import Dual
@@ -37,6 +37,8 @@ def write(x, index, v):
     check_writeable(x)
     if not shape_of(x) and index != () and index is not Ellipsis:
         raise IndexError("too many indices for a 0-d array")
+    if isinstance(v, list | tuple):
+        v = array_of(v)
     if isinstance(v, Boxed):
         if getattr(v, "base", None) is not None and _shows(v, x, index):
             return  # `x[i] += a`: the view has written itself to x already
