@@ -180,6 +180,9 @@ def nanstd(a, axis=None, *, where=True, **options):
 # -- order statistics --------------------------------------------------------------------------------------------------
 
 
+FEW = 8  # so many ranks are found faster than all
+
+
 def places(x, q, axis, method, leave_nan):
     """Return, for each value of q (in front), which two entries of flat `x` the quantile lies between, and how far.
 
@@ -189,7 +192,6 @@ def places(x, q, axis, method, leave_nan):
     front = [i for i in range(x.ndim) if i not in axes]
     rows = x.transpose(front + list(axes)).reshape([x.shape[i] for i in front] + [count(x, axis)])
     flat = np.arange(x.size).reshape(x.shape).transpose(front + list(axes)).reshape(rows.shape)
-    order = np.argsort(rows, axis=-1, kind="stable")  # NaN comes last
     n = np.full(rows.shape[:-1], rows.shape[-1])
     if leave_nan:
         n = n - np.isnan(rows).sum(axis=-1)
@@ -201,8 +203,13 @@ def places(x, q, axis, method, leave_nan):
     low = np.floor(number).astype(np.intp)
     high = np.minimum(low + 1, np.maximum(n - 1, 0))
     if not leave_nan:  # the quantile of a line with NaN is NaN: its derivative goes there
-        last = np.isnan(np.take_along_axis(rows, order[..., -1:], axis=-1))[..., 0]
+        last = np.isnan(rows).any(axis=-1)
         low, high = (np.where(last, n - 1, i) for i in (low, high))
+    ranks = np.unique(np.concatenate((low, high), axis=None))
+    if ranks.size <= FEW:  # NaN comes last in both
+        order = np.argpartition(rows, ranks, axis=-1)
+    else:
+        order = np.argsort(rows, axis=-1, kind="stable")
 
     def entries(i):
         by_row = np.moveaxis(i.reshape((q.size, *n.shape)), 0, -1)
