@@ -6,6 +6,7 @@ code; what their derivatives should be, central differences of the plain code sa
 
 import asyncio
 import concurrent.futures
+import copy
 import functools
 import gc
 import math
@@ -21,6 +22,8 @@ from adopted_code import helpers, models, programs
 
 import chainrule as cr
 import chainrule.errors
+from chainrule.adopt.running import Pool
+from chainrule.adopt.state import here
 
 X = 0.7
 
@@ -448,11 +451,22 @@ def test_a_cache_does_not_hand_traced_values_from_one_run_to_the_next():
     ]
 
 
+@cr.adopt
+def decorated_here(x):
+    return np.array([math.sin(x), x])[0]
+
+
 def test_an_adopted_function_can_be_pickled():
-    cloudpickle = pytest.importorskip("cloudpickle")
-    f = cr.adopt(lambda x: np.array([math.sin(x), x])[0])
-    f(X)
-    assert cr.grad(pickle.loads(cloudpickle.dumps(f)))(X) == pytest.approx(np.cos(X))
+    decorated_here(X)
+    assert pickle.loads(pickle.dumps(decorated_here)) is decorated_here
+    parts = [c.cell_contents for c in decorated_here.__closure__]  # what a pickler by value has to take along
+    (pool,) = [p for p in parts if isinstance(p, Pool)]
+    assert pickle.loads(pickle.dumps(Pool(programs.in_a_lambda))).take().entry(X) == programs.in_a_lambda(X)
+    assert pool.spare and pickle.loads(pickle.dumps(here)) is here
+    line = models.Line(1.0, 2.0)
+    myself = cr.adopt(line.squared).__self__
+    assert pickle.loads(pickle.dumps(myself)) == copy.copy(myself) == copy.deepcopy(myself) == line
+    assert type(copy.copy(myself)) is models.Line and copy.copy(myself) is not line
 
 
 def test_importing_chainrule_does_not_load_adopt_or_scipy():

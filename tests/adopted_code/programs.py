@@ -104,6 +104,17 @@ def lists_as_operands(x):
 
 
 @program
+def lists_written_and_added(x):
+    a = np.zeros((2, 3))
+    a[0] = x, x**2, 1
+    a[1, 1:] = [math.sin(x), 2 * x]
+    a += [x, 1, 2]
+    b = [x, 2.0, x**2] * a[0] + a[1] / (1.0, x, 3)
+    b[:] = list(b)[::-1]
+    return b @ np.array([1.0, 2.0, 3.0])
+
+
+@program
 def written_by_a_helper(x):
     out = np.empty(3)
     helpers.fill_in(out, x)

@@ -7,6 +7,7 @@ itself: both have one ``__dict__``. Of each base in the same package there is su
 """
 
 import abc
+import copy
 import copyreg
 import types
 import weakref
@@ -61,9 +62,10 @@ def subclass(c, adopt_member):
             "__qualname__": c.__qualname__,
             "__doc__": c.__doc__,
             "__hash__": c.__hash__,
-            "__reduce_ex__": reduce_as_original,
+            "__reduce_ex__": reduce_to_original,
             "_chainrule_class": c,
         }
+        own |= {k: v for k, v in COPIES.items() if not hasattr(c, k)}
         known = metaclass(type(c))(c.__name__, (c, *bases), own)
         _classes[c] = weakref.ref(known)
     return known
@@ -74,9 +76,22 @@ def same_package(b, c):
     return b is not object and package_of(b.__module__) == package_of(c.__module__)
 
 
-def reduce_as_original(self, protocol):
-    """Pickle and copy the object itself."""
-    return self._chainrule_self.__reduce_ex__(protocol)
+def reduce_to_original(self, protocol):
+    """Pickle the object itself."""
+    return behind_self, (self._chainrule_self,)
+
+
+def copy_original(self):
+    """Copy the object itself."""
+    return copy.copy(self._chainrule_self)
+
+
+def deepcopy_original(self, memo):
+    """Copy the object itself, and what it holds."""
+    return copy.deepcopy(self._chainrule_self, memo)
+
+
+COPIES = {"__copy__": copy_original, "__deepcopy__": deepcopy_original}
 
 
 def metaclass(kind):
