@@ -77,7 +77,8 @@ class Line:
         return y[0]
 
     def squared(self, x):
-        return self.at(x) * self.at(x)
+        assert self == Line(self.a, self.b) and Line(self.a, self.b) == self and hash(self) == hash((self.a, self.b))
+        return self.at(x) * type(self)(self.a, self.b).at(x)
 
 
 class Slotted:

@@ -3,7 +3,7 @@
 ``cr.adopt(model.loss)`` runs code that calls ``self.other()``, and `other` must be adopted as well. So ``self`` is, in
 that code, an object of a subclass that has the methods in adopted form, and whose attributes are those of the object
 itself: both have one ``__dict__``. Of each base in the same package there is such a subclass, too, placed so that
-``super()`` reaches it. What is assigned to the subclass goes to the class.
+``super()`` reaches it. What is assigned to the subclass goes to the class, and ``self.__class__`` is the class itself.
 """
 
 import abc
@@ -24,11 +24,16 @@ def self_of(x, adopt_member, is_adopted):
     if is_adopted(c) or not suits(c) or not isinstance(getattr(x, "__dict__", None), dict):
         return x
     try:
-        stand_in = object.__new__(subclass(c, adopt_member))
+        return standing_in(subclass(c, adopt_member), x)
     except TypeError:  # its memory is laid out by a class written in C, or the bases have no common order
         return x
+
+
+def standing_in(c, x):
+    """Return an object of the adopted subclass `c` whose attributes are those of `x`."""
+    stand_in = object.__new__(c)
     object.__setattr__(stand_in, "__dict__", x.__dict__)
-    type(stand_in)._chainrule_self.__set__(stand_in, x)
+    c._chainrule_self.__set__(stand_in, x)
     return stand_in
 
 
@@ -63,6 +68,7 @@ def subclass(c, adopt_member):
             "__doc__": c.__doc__,
             "__hash__": c.__hash__,
             "__reduce_ex__": reduce_to_original,
+            "__class__": property(lambda self: c),
             "_chainrule_class": c,
         }
         own |= {k: v for k, v in COPIES.items() if not hasattr(c, k)}
@@ -101,8 +107,11 @@ def metaclass(kind):
         def set_attribute(c, name, v):
             setattr(vars(c)["_chainrule_class"], name, v)
 
+        def make(c, *args, **kwargs):
+            return standing_in(c, vars(c)["_chainrule_class"](*args, **kwargs))
+
         def set_up(namespace):
-            namespace["__setattr__"] = set_attribute
+            namespace["__setattr__"], namespace["__call__"] = set_attribute, make
 
         _META[kind] = types.new_class("Adopted", (kind,), {}, set_up)
     return _META[kind]
