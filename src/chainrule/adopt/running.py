@@ -82,7 +82,13 @@ def direct(f):
         session = pool.take()
         here.sessions = {**before, pool.package: session}
         try:
-            here.traced = bool(was_traced or level._open or holds_traced(args, kwargs) or session.holds_traced())
+            here.traced = bool(
+                was_traced
+                or level._open
+                or holds_traced(args)
+                or (kwargs and holds_traced(kwargs.values()))
+                or session.holds_traced()
+            )
             y = session.entry(*map(session.argument, args), **arguments(session, kwargs))
             return unbuffered(y) if here.traced and not before else y
         finally:

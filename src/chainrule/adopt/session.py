@@ -55,8 +55,11 @@ class Twin:
             f.__code__ is self.code
             and f.__defaults__ is self.defaults
             and f.__kwdefaults__ is self.keywords
-            and all(content(c) is (f if v is SELF else v) for c, v in zip(self.cells, self.contents, strict=True))
+            and (not self.cells or self._holds_cells(f))
         )
+
+    def _holds_cells(self, f):
+        return all(content(c) is (f if v is SELF else v) for c, v in zip(self.cells, self.contents, strict=True))
 
 
 def is_adopting(names):
@@ -80,7 +83,7 @@ class Session:
         self.builtins = {**builtins.__dict__, "__import__": self.import_, ADOPTING: True}
         self.snapshots = {}  # id of a module's dict -> its Snapshot
         self.twins = weakref.WeakKeyDictionary()  # function -> Twin; cache -> its counterpart
-        self.made = []  # weak references to the functions that have twins
+        self.made = []  # (weak reference to a function, its Twin)
         self.caches = []  # counterparts of `functools.lru_cache`
         self.waiting = []
         self.root, self.package = f, home_of(f)
@@ -92,13 +95,15 @@ class Session:
         """Bring the session up to date; return False if a new one is needed."""
         if len(self.made) > MANY:
             return False
-        for f in self.made:
-            f = f()
-            if f is not None and not self.twins[f].holds(f):
+        for ref, twin in self.made:
+            f = ref()
+            if f is not None and not twin.holds(f):
                 return False
-        if not all(s.renew() for s in list(self.snapshots.values())):
-            return False
-        self.settle()
+        for s in list(self.snapshots.values()):
+            if not s.renew():
+                return False
+        if self.waiting:
+            self.settle()
         return True
 
     def flush(self):
@@ -110,8 +115,11 @@ class Session:
 
     def holds_traced(self):
         """Tell whether a global, or a variable around the function, is traced."""
-        cells = self.root.__closure__ or ()
-        return any(s.traced for s in self.snapshots.values()) or any(isinstance(content(c), Boxed) for c in cells)
+        for s in self.snapshots.values():
+            if s.traced:
+                return True
+        cells = self.root.__closure__
+        return bool(cells) and any(isinstance(content(c), Boxed) for c in cells)
 
     # -- twins -----------------------------------------------------------------------------------------------------
 
@@ -249,7 +257,7 @@ class Session:
         made = types.FunctionType(code, globals_, f.__name__, None, new)
         record = Twin(f, made, cells, [SELF if v is f else v for v in contents])
         self.twins[f] = record
-        self.made.append(weakref.ref(f))
+        self.made.append((weakref.ref(f), record))
 
         def fill():
             for cell, v, changed in zip(new, contents, changes, strict=True):
@@ -279,9 +287,9 @@ class Session:
         if isinstance(v, StandIn):
             return v._chainrule_snapshot.module or v
         if isinstance(v, types.FunctionType):
-            for f in self.made:
-                f = f()
-                if f is not None and self.twins[f].function is v:
+            for ref, twin in self.made:
+                f = ref()
+                if f is not None and twin.function is v:
                     return f
         return modules.behind(v)
 

@@ -43,7 +43,7 @@ class Snapshot:
         self.values["__builtins__"] = session.builtins
         self.index, self.seen, self.placed, self.whole = {}, [], {}, False  # index: name -> its place in seen
         self.traced = False
-        self.need(DUNDERS)
+        self.values |= {n: real[n] for n in DUNDERS if n in real}  # they stay what they are
 
     def need(self, names):
         """Take names into the snapshot."""
@@ -84,9 +84,9 @@ class Snapshot:
         """Copy what has changed; return False if it was something that twins depend on."""
         if self.whole:
             self.need_all()
-        now = list(map(self.real.get, self.index, itertools.repeat(MISSING)))
-        if all(map(operator.is_, now, self.seen)):
+        if all(map(operator.is_, map(self.real.get, self.index, itertools.repeat(MISSING)), self.seen)):
             return True
+        now = [self.real.get(name, MISSING) for name in self.index]
         for (name, k), v in zip(self.index.items(), now, strict=True):
             if v is not self.seen[k]:
                 if isinstance(v, MAPPED) or isinstance(self.seen[k], MAPPED):

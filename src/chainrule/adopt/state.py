@@ -11,7 +11,7 @@ from chainrule.engine.boxed import Boxed
 from chainrule.engine.state import attributes
 
 OPAQUE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, np.ndarray, np.generic)
-ENOUGH = 10_000  # values looked at; a larger argument is taken for a traced one
+ENOUGH = 1000  # values looked at; larger arguments are taken for traced ones
 
 
 class Here(threading.local):
@@ -32,10 +32,10 @@ def traced():
     return here.traced or bool(level._open)
 
 
-def holds_traced(*roots):
-    """Tell whether a box is among the values, in their containers, or in the attributes of plain objects."""
+def holds_traced(values):
+    """Tell whether a box is among the values, in their containers, or in the attributes of objects."""
     seen = set()
-    waiting = list(roots)
+    waiting = list(values)
     while waiting:
         v = waiting.pop()
         kind = v.__class__
