@@ -212,6 +212,24 @@ def test_a_second_run_that_gives_other_values_is_not_used():
     assert np.isnan(cr.jvp(f, (TWICE,), (symmetric(WEIGHTS),))[1])
 
 
+@pytest.mark.parametrize("gap", [0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-7, 1e-5])
+def test_nearly_equal_values_lose_less_than_half_of_the_digits(gap):
+    """The gap of the values of a smooth function has few digits; a function of the vectors has the true derivative."""
+    q = np.linalg.qr(WEIGHTS)[0]
+    a = symmetric((q * [2.0, 2.0 + 2 * gap, 5.0]) @ q.T)
+    spectral, direct = SAME["rational"]
+    want = symmetric(cr.grad(weighted(direct))(a))
+    assert_allclose(cr.grad(weighted(function_of(spectral)))(a), want, atol=1e-8)
+    v = symmetric(WEIGHTS)
+    assert_allclose(cr.jvp(function_of(spectral), (a,), (v,))[1], cr.jvp(direct, (a,), (v,))[1], atol=1e-8)
+    found = cr.hvp(lambda a: np.sum(np.linalg.eigvalsh(a) ** 3), a, v)
+    assert_allclose(found, 3 * (a @ v + v @ a), atol=1e-6)
+    if gap >= 1e-9:
+        g = cr.grad(lambda a: np.linalg.eigh(a)[1][0, 0])(a)
+        turn = symmetric(np.outer(q[:, 0], q[:, 1])) * q[0, 1] * np.sign(q[0, 0] * np.linalg.eigh(a)[1][0, 0])
+        assert_allclose(g * gap * -2, turn, atol=1e-5 + 1e-14 / gap)
+
+
 def test_the_eager_mode_has_no_second_run():
     x = cr.Variable(TWICE)
     np.sum(WEIGHTS * function_of(np.sqrt)(x)).backward()

@@ -75,6 +75,36 @@ def standard(x):
     return x.data if x.__class__ is Dual and x.level == LEVEL else x
 
 
+def agree(found, expected):
+    """Tell whether the values of the second run are those of the first, up to half of their digits."""
+    for y, z in zip(found, expected, strict=True):
+        y = standard(y)
+        if spec_of(z).kind not in "fc":
+            if not np.array_equal(y, z):
+                return False
+            continue
+        finite = np.isfinite(z)
+        if not np.array_equal(np.isfinite(y), finite):
+            return False
+        gap, size = (np.max(abs(np.where(finite, v, 0)), initial=0) for v in (y - z, z))
+        if gap > 8 * np.finfo(spec_of(z).dtype or float).eps ** 0.5 * size:
+            return False
+    return True
+
+
+def better(second, first):
+    """Tell whether the derivatives of the second run are to be taken: not if the first are finite, and not alike.
+
+    Near coinciding values both are finite, and those of the first run have lost digits.
+    """
+    for b, a in zip(second, first, strict=True):
+        if np.isfinite(a).all():
+            eps = np.finfo(spec_of(a).dtype or float).eps
+            if not np.max(abs(b - a), initial=0) <= 0.05 * np.max(abs(a), initial=0) + eps**0.5:
+                return False
+    return True
+
+
 def seed(tangent):
     """Return a tangent times eps."""
     return make_dual(zeros_of(tangent), tangent, LEVEL)

@@ -20,7 +20,7 @@ import numpy as np
 from chainrule.engine.boxed import value
 from chainrule.engine.rule import composite, rule
 from chainrule.engine.spec import primitive
-from chainrule.engine.splitting import is_apart, split, standard
+from chainrule.engine.splitting import is_apart, split, standard, undetermined
 from chainrule.rules.matrices import diagonal, hermitian, mH, on_diagonal, real, refuse_choice, skew, unused
 from chainrule.rules.products import conj, mT
 from chainrule.rules.quotients import cotangent_over, reciprocal, rounding, tangent_over
@@ -28,13 +28,20 @@ from chainrule.rules.quotients import cotangent_over, reciprocal, rounding, tang
 # -- gaps of eigenvalues -----------------------------------------------------------------------------------------------
 
 
-def equal_pairs(w):
-    """Return the mask of the pairs of different places whose values are equal up to rounding."""
+def equal_pairs(w, near=False):
+    """Return the mask of the pairs of different places whose values are equal up to rounding.
+
+    Differences of nearly equal values have lost digits. So in a second run, or to tell whether there is to be one
+    (`near`), values are equal if half of their digits are: the error of taking them so is as small.
+    """
     w = value(w)
     n = w.shape[-1]
-    size = np.abs(w).max(axis=-1, initial=0)[..., None, None]
+    size = np.abs(w)
     gap = np.abs(w[..., None, :] - w[..., :, None])
-    return (gap <= rounding(w) * size) & ~np.eye(n, dtype=bool)
+    equal = gap <= rounding(w) * size.max(axis=-1, initial=0)[..., None, None]
+    if near or is_apart():
+        equal |= gap <= np.finfo(w.dtype).eps ** 0.5 * np.maximum(size[..., None, :], size[..., :, None])
+    return equal & ~np.eye(n, dtype=bool)
 
 
 def numbers(w):
@@ -44,13 +51,19 @@ def numbers(w):
 
 def set_apart(w):
     """Return values as a factorisation gives them out: coinciding ones set apart in a second run."""
-    return split(w, numbers(w)) if is_apart() else w
+    if not is_apart():
+        return w
+    plain = value(w)
+    group = equal_pairs(w) | np.eye(plain.shape[-1], dtype=bool)
+    mean = np.add.reduce(np.where(group, plain[..., None, :], 0), axis=-1) / np.add.reduce(group, axis=-1)
+    return split(w + (mean - plain).astype(plain.dtype), numbers(w))
 
 
-def reciprocal_gaps(w, equal):
+def reciprocal_gaps(w, equal=None):
     """Return F with F[i, j] = 1 / (w[j] - w[i]), 0 on the diagonal, and 0 with derivative NaN between equal values."""
     eye = np.eye(w.shape[-1], dtype=w.dtype)
-    return reciprocal(w[..., None, :] - w[..., :, None] + eye, equal) * (1 - eye)
+    padded = w[..., None, :] - w[..., :, None] + eye
+    return (1 / padded if equal is None else reciprocal(padded, equal)) * (1 - eye)
 
 
 def gaps(w):
@@ -89,19 +102,30 @@ def unmixed(n):
     return x <= rounding(x, 0.75) * x.max(axis=(-2, -1), keepdims=True, initial=0)
 
 
+def coinciding(w):
+    """Return the mask of equal pairs, None if there are none; ask for a second run if values are nearly equal."""
+    near = equal_pairs(w, near=True)
+    if not near.any() or is_apart():
+        return near if near.any() else None
+    equal = equal_pairs(w)
+    if (near & ~equal).any():
+        undetermined()
+    return equal if equal.any() else None
+
+
 def over_gaps(n, w):
     """Divide a tangent by the gaps of eigenvalues."""
-    equal = equal_pairs(w)
-    if not equal.any():
-        return n * reciprocal_gaps(w, equal)
+    equal = coinciding(w)
+    if equal is None:
+        return n * reciprocal_gaps(w)
     return tangent_over(n, reciprocal_gaps(w, equal), equal, gaps(w), unmixed(n))
 
 
 def over_gaps_adjoint(n, w, wbar, *bars):
     """Divide a cotangent by the gaps of eigenvalues."""
-    equal = equal_pairs(w)
-    if not equal.any():
-        return n * reciprocal_gaps(w, equal)
+    equal = coinciding(w)
+    if equal is None:
+        return n * reciprocal_gaps(w)
     unasked, size = idle(wbar, *bars), largest(*bars)
     unasked = unasked[..., None, :] & unasked[..., :, None]
     return cotangent_over(n, reciprocal_gaps(w, equal), equal, gaps(w), size, basis_free(n, wbar, size), unasked)

@@ -62,12 +62,12 @@ def jvp(f: Callable, primals: tuple, tangents: tuple, has_aux: bool = False) -> 
     results = pushed(f, primals, tangents, has_aux)
     if splitting.events == before or any(isinstance(v, Boxed) for v in tree.flatten([*results[:2], tangents])[0]):
         return results  # (of an inner transform: the outermost one sees to it)
-    ydot = pushed_apart(f, primals, tangents, has_aux, results[0])
+    ydot = pushed_apart(f, primals, tangents, has_aux, *results[:2])
     return results if ydot is None else (results[0], ydot, *results[2:])
 
 
-def pushed_apart(f, primals, tangents, has_aux, expected):
-    """Return the tangent by a second run with coinciding values set apart; None if that gives other values.
+def pushed_apart(f, primals, tangents, has_aux, expected, first):
+    """Return the tangent by a second run with coinciding values set apart; None if that is no better.
 
     A rule met a quotient 0 / 0 that may have a limit: see `engine.splitting`.
     """
@@ -77,9 +77,10 @@ def pushed_apart(f, primals, tangents, has_aux, expected):
             y, ydot = pushed(f, primals, seeds, has_aux)[:2]
     except ChainruleError:  # of a rule that does not take values set apart: what the first run gave, stands
         return None
-    pairs = zip(tree.flatten(y)[0], tree.flatten(expected)[0], strict=True)
-    same = all(np.array_equal(splitting.standard(a), b, equal_nan=True) for a, b in pairs)
-    return tree.tree_map(splitting.over_eps, ydot) if same else None
+    if not splitting.agree(tree.flatten(y)[0], tree.flatten(expected)[0]):
+        return None
+    ydot = tree.tree_map(splitting.over_eps, ydot)
+    return ydot if splitting.better(tree.flatten(ydot)[0], tree.flatten(first)[0]) else None
 
 
 def pushed(f, primals, tangents, has_aux):
