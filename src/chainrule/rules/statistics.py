@@ -6,7 +6,7 @@ entries, and only those receive its cotangent. Versions that leave out NaN are t
 
 import numpy as np
 
-from chainrule.engine.boxed import value
+from chainrule.engine.boxed import Boxed, value
 from chainrule.engine.indexing import scatter
 from chainrule.engine.rule import composite, rule
 from chainrule.engine.spec import cast_to, choose, primitive, real_part, shape_of, spec_of
@@ -277,6 +277,32 @@ rule(quantile_of, jvp=quantile_jvp, vjp=quantile_vjp)
 rule(median_of, jvp=median_jvp, vjp=median_vjp)
 
 
+# methods that are continuous in q: among n entries the quantile has the number n q + a + q (1 - a - b) - 1, with these a, b
+CONTINUOUS = {
+    "linear": (1, 1), "weibull": (0, 0), "hazen": (0.5, 0.5), "interpolated_inverted_cdf": (0, 1),
+    "median_unbiased": (1 / 3, 1 / 3), "normal_unbiased": (3 / 8, 3 / 8),
+}  # fmt: skip
+
+
+def moved(y, a, q, percent, axis, keepdims, method, leave_nan):
+    """Return zero, with the derivative in `q`: the step between the two entries, times how fast their number grows."""
+    x = a if hasattr(a, "shape") else np.asarray(a)
+    plain, known = value(x), np.asarray(fraction(value(q), x, percent))
+    first, second = CONTINUOUS[method]
+    n = np.asarray(count(plain, axis, ~np.isnan(plain) if leave_nan else True)).reshape(-1)  # one, or one for each line
+    line = known.reshape((*known.shape, 1))
+    number = n * line + first + line * (1 - first - second) - 1
+    rate = np.where((number >= 0) & (number <= n - 1), n + 1 - first - second, 0.0) / (100 if percent else 1)
+    last = (number >= n - 1).any(axis=-1)  # at the last entry the step is that before it
+    low, high, _ = places(plain, np.where(last, known - 0.25 / n.max(), known), axis, method, leave_nan)
+    low, high = (i.reshape((*known.shape, -1)) for i in (low, high))
+    entries = np.ravel(x)
+    steps = (entries[high] - entries[low]) * rate
+    change = np.reshape(q - value(q), known.shape + (1,) * (len(shape_of(y)) - known.ndim))
+    term = change * np.reshape(steps, shape_of(y))
+    return term if term.dtype == y.dtype else cast_to(term, y.dtype)
+
+
 def read_weighted(fun, a, q, axis, method, keepdims, weights):
     """Read a weighted quantile, which is one of the entries (NumPy has no other method): the first of that value."""
     x = value(a)
@@ -308,7 +334,8 @@ def _declare(leave_nan, median, quantile, percentile):
             if weights is not None:
                 return read_weighted(fun, a, q, axis, method, keepdims is True, weights)
             options = {"axis": axis, "keepdims": keepdims is True, "method": method, "leave_nan": leave_nan}
-            return quantile_of(a, q=q, percent=percent, **options)
+            y = quantile_of(a, q=value(q), percent=percent, **options)
+            return y + moved(y, a, q, percent, **options) if isinstance(q, Boxed) and method in CONTINUOUS else y
 
     at(quantile, False)
     at(percentile, True)

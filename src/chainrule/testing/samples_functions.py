@@ -163,6 +163,19 @@ SAMPLES = [
     sample(np.std, values([[1.0, 1.0], [0.5, 2.0]]), axis=1, mean=array(2, 1)),
     policy(np.std, np.array([2.0, 2.0]), mean=2.0).gives([0.0, 0.0]),
 
+    sample(np.quantile, array(5), array(2, domain=(0.1, 0.9))).without(*complexes),
+    sample(np.quantile, array(4, 3), array(domain=(0.1, 0.9)), axis=0, method="hazen").without(*complexes),
+    sample(np.percentile, array(2, 3), array(2, domain=(10, 90)), (0, 1), method="weibull", keepdims=True)
+        .without(*complexes),
+    sample(np.quantile, [1.0, 5.0, 2.0, 7.0], array(2, 2, domain=(0.1, 0.9)), method="median_unbiased")
+        .without(*complexes),
+    sample(np.nanquantile, [[1.0, np.nan, 2.5], [0.5, 4.0, 3.0]], array(domain=(0.1, 0.9)), axis=1).without(*complexes),
+    sample(np.quantile, array(5), array(domain=(0.1, 0.9)), method="lower").without(*complexes),
+    policy(np.quantile, np.array([1.0, 4.0, 9.0]), 1.0).gives([0.0, 0.0, 1.0], 10.0),
+    policy(np.quantile, np.array([1.0, 4.0, 9.0]), 0.0).gives([1.0, 0.0, 0.0], 6.0),
+    policy(np.quantile, np.array([1.0, 4.0, 9.0]), 0.5).gives([0.0, 1.0, 0.0], 10.0),
+    policy(np.quantile, np.array([1.0, 4.0, 9.0]), 0.9, method="hazen").gives([0.0, 0.0, 1.0], 0.0),
+
     # windows, and functions of functions
     sample(np.lib.stride_tricks.sliding_window_view, array(5), 3),
     sample(np.lib.stride_tricks.sliding_window_view, array(3, 4), (2, 2)),
