@@ -324,12 +324,7 @@ def dispatch(rule, operands, params):
         return rule.apply(operands, params)
     for name in params:
         if isinstance(params[name], Boxed):
-            raise UnsupportedArgumentError(
-                rule.name,
-                name,
-                "is a traced value, and has no derivative",
-                "pass  chainrule.stop_gradient(...)  there.",
-            )
+            refuse_hidden(rule, params)
     if not plain:
         given = operands
         operands = tuple([as_operand(x, operands) for x in operands])
@@ -363,8 +358,9 @@ def refuse_hidden(rule, params):
             raise UnsupportedArgumentError(
                 rule.name,
                 name,
-                "is a traced value, and has no derivative",
-                "pass  chainrule.stop_gradient(...)  there.",
+                "is a traced value, and the function is not differentiated in it",
+                "write the same with other functions;",
+                "if it is meant to be constant, pass  chainrule.stop_gradient(...)  there.",
             )
 
 

@@ -277,7 +277,7 @@ rule(quantile_of, jvp=quantile_jvp, vjp=quantile_vjp)
 rule(median_of, jvp=median_jvp, vjp=median_vjp)
 
 
-# methods that are continuous in q: among n entries the quantile has the number n q + a + q (1 - a - b) - 1, with these a, b
+# methods continuous in q, with a and b: among n entries the quantile has the number n q + a + q (1 - a - b) - 1
 CONTINUOUS = {
     "linear": (1, 1), "weibull": (0, 0), "hazen": (0.5, 0.5), "interpolated_inverted_cdf": (0, 1),
     "median_unbiased": (1 / 3, 1 / 3), "normal_unbiased": (3 / 8, 3 / 8),
