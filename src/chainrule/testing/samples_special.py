@@ -7,7 +7,7 @@ import chainrule.rules.special  # noqa: F401 (registers the rules)
 from chainrule.errors import UnsupportedArgumentError
 from chainrule.rules.special.bessel import ive_derivative, kve_derivative
 from chainrule.rules.special.error_functions import dawsn_derivative, erfcx_derivative
-from chainrule.rules.special.gamma import HURWITZ, polygamma_of
+from chainrule.rules.special.gamma import HURWITZ, polygamma_of, zeta_derivative
 from chainrule.rules.special.integrals import LAMBERTW
 from chainrule.testing.samples import array, policy, sample, values
 
@@ -52,12 +52,13 @@ SAMPLES = [
 
     # -- gamma and beta functions
     *[sample(polygamma_of, array(3, domain=HALF), n=n) for n in (1, 2, 4)],
+    *[sample(zeta_derivative, array(3, domain=(1.3, 5)), n=n) for n in (1, 2)],
     sample(HURWITZ, 2.5, array(3, domain=HALF)), refused(HURWITZ, array(), array()),
     *[s for f, d in ((special.gammainc, HALF), (special.gammaincc, HALF), (special.gammaincinv, UNIT),
                      (special.gammainccinv, UNIT), (special.chdtr, HALF), (special.chdtrc, HALF),
                      (special.chdtri, UNIT), (special.stdtr, (-2, 2)), (special.stdtrit, UNIT))
       for s in of_order(f, orders=(1.0, 2.5), domain=d)],
-    *[s for f in (special.betainc, special.betaincinv)
+    *[s for f in (special.betainc, special.betaincinv, special.betaincc, special.betainccinv)
       for s in (sample(f, 1.5, 2.5, array(3, domain=UNIT)), sample(f, 1.0, 2.0, array(2, 2, domain=UNIT)),
                 refused(f, array(domain=UNIT), 2.0, 0.5), refused(f, 2.0, array(domain=UNIT), 0.5))],
     policy(special.rgamma, -2.0).gives(2.0),
@@ -110,10 +111,3 @@ SAMPLES = [
     refused(special.eval_jacobi, 3, 0.7, array(domain=HALF), array()),
 ]
 # fmt: on
-
-if hasattr(special, "betaincc"):  # since SciPy 1.11
-    SAMPLES += [
-        sample(fun, *ab, array(3, domain=UNIT))
-        for fun in (special.betaincc, special.betainccinv)
-        for ab in ((1.5, 2.5),)
-    ]

@@ -15,9 +15,10 @@ from chainrule.engine.boxed import value
 from chainrule.engine.rule import elementwise, rule
 from chainrule.engine.spec import primitive
 from chainrule.errors import NoRuleError
-from chainrule.rules.special.common import SQRT_PI, at, fixed, masked, typed
+from chainrule.rules.special.common import SQRT_PI, at, doubled, fixed, masked, typed
 
 HURWITZ = _ufuncs._zeta  # zeta(s, q); scipy.special.zeta is a function around it
+RIEMANN = _ufuncs._riemann_zeta
 REMOTE = 20.0  # from here on 8 terms of Stirling's series have all digits
 BERNOULLI = tuple(float(b) for b in special.bernoulli(16)[2::2])  # B2, B4, ... B16
 
@@ -57,6 +58,47 @@ def next_polygamma(xdot, y, x, n=1):
 
 
 rule(polygamma_of, jvp=next_polygamma, vjp=next_polygamma)
+
+
+# -- Riemann's zeta ----------------------------------------------------------------------------------------------------
+
+
+@primitive
+def zeta_derivative(s, n):
+    """Return the n-th derivative of Riemann's zeta function for Re s >= 0, by the Euler-Maclaurin formula.
+
+    zeta(s) is the sum of the first k**-s, of N**(1-s) / (s-1), and of terms P_j(s) N**-s with polynomials P_j: each is
+    differentiated n times by Leibniz' rule.
+    """
+    s, dtype = doubled(s)
+    size = float(np.max(np.abs(s.imag), initial=0.0, where=np.isfinite(s.imag)))
+    if size > 1000 or np.any(s.real < 0):
+        raise NoRuleError("scipy.special.zeta(x)", " for x below 0, nor far from the real line")
+    last = int(REMOTE + size)
+    log = math.log(last)
+    total = np.zeros_like(s)
+    for k in range(2 if n else 1, last):
+        total = total + (-math.log(k)) ** n * float(k) ** -s
+    pole = sum(
+        math.comb(n, m) * (-log) ** (n - m) * (-1) ** m * math.factorial(m) / (s - 1) ** (m + 1) for m in range(n + 1)
+    )
+    rest = last * pole + 0.5 * (-log) ** n
+    for j, b in enumerate(BERNOULLI, start=1):
+        p = np.poly1d([float(-i) for i in range(2 * j - 1)], True)
+        terms = sum(math.comb(n, m) * (-log) ** (n - m) * p.deriv(m)(s) for m in range(min(n, 2 * j - 1) + 1))
+        rest = rest + b / math.factorial(2 * j) * float(last) ** (1 - 2 * j) * terms
+    return (total + rest * float(last) ** -s).astype(dtype)[()]
+
+
+def next_zeta(xdot, y, x, n=1):
+    """Multiply by the next derivative."""
+    return xdot * zeta_derivative(x, n=n + 1)
+
+
+rule(zeta_derivative, jvp=next_zeta, vjp=next_zeta)
+
+
+# -- differences of digammas -------------------------------------------------------------------------------------------
 
 
 @primitive
@@ -147,6 +189,7 @@ elementwise(special.beta,     lambda y, a, b: -y * digamma_gain(a, b), lambda y,
             domain=(0.4, 3), complex=False)
 elementwise(special.betaln,   lambda y, a, b: -digamma_gain(a, b),     lambda y, a, b: -digamma_gain(b, a),
             domain=(0.4, 3), complex=False)
+elementwise(RIEMANN,          lambda y, x: zeta_derivative(x, n=1),  domain=(1.3, 5))
 elementwise(HURWITZ,          fixed("zeta", "x"),                    lambda y, s, q: -s * HURWITZ(s + 1, q),
             domain=(None, (0.3, 3)), complex=False)
 
@@ -163,11 +206,10 @@ elementwise(special.betainc,   fixed("betainc", "a"), fixed("betainc", "b"),
             lambda y, a, b, x: typed(beta_density(a, b, x), y), domain=(None, None, (0.1, 0.9)), complex=False)
 elementwise(special.betaincinv, fixed("betaincinv", "a"), fixed("betaincinv", "b"),
             lambda y, a, b, p: typed(1 / beta_density(a, b, y), y), domain=(None, None, (0.1, 0.9)), complex=False)
-if hasattr(special, "betaincc"):  # since SciPy 1.11
-    elementwise(special.betaincc, fixed("betaincc", "a"), fixed("betaincc", "b"),
-                lambda y, a, b, x: typed(-beta_density(a, b, x), y), domain=(None, None, (0.1, 0.9)), complex=False)
-    elementwise(special.betainccinv, fixed("betainccinv", "a"), fixed("betainccinv", "b"),
-                lambda y, a, b, p: typed(-1 / beta_density(a, b, y), y), domain=(None, None, (0.1, 0.9)), complex=False)
+elementwise(special.betaincc, fixed("betaincc", "a"), fixed("betaincc", "b"),
+            lambda y, a, b, x: typed(-beta_density(a, b, x), y), domain=(None, None, (0.1, 0.9)), complex=False)
+elementwise(special.betainccinv, fixed("betainccinv", "a"), fixed("betainccinv", "b"),
+            lambda y, a, b, p: typed(-1 / beta_density(a, b, y), y), domain=(None, None, (0.1, 0.9)), complex=False)
 
 # -- distributions, in the argument ------------------------------------------------------------------------------------
 elementwise(special.chdtr,    fixed("chdtr", "v"), lambda y, v, x: typed(0.5 * gamma_density(0.5 * v, 0.5 * x), y),
