@@ -21,7 +21,7 @@ from chainrule.rules.products import conj
 
 
 @primitive
-def factor(a):
+def cholesky(a):
     """Return the lower Cholesky factor."""
     return np.linalg.cholesky(a)
 
@@ -46,13 +46,13 @@ def cholesky_vjp(ybar, y, a):
     return conj(hermitian(mH(np.linalg.solve(mH(y), mH(left)))))
 
 
-rule(factor, jvp=cholesky_jvp, vjp=cholesky_vjp)  # A = L L^H
+rule(cholesky, jvp=cholesky_jvp, vjp=cholesky_vjp)  # A = L L^H
 
 
 @composite(np.linalg.cholesky)
-def cholesky(a, /, *, upper=False):
+def numpy_cholesky(a, /, *, upper=False):
     """The upper factor is the lower one, transposed and conjugated."""
-    return mH(factor(a)) if upper else factor(a)
+    return mH(cholesky(a)) if upper else cholesky(a)
 
 
 # -- QR ----------------------------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ def cholesky(a, /, *, upper=False):
 
 
 @primitive
-def orthogonal(a, complete=False):
+def qr(a, complete=False):
     """Return Q and R."""
     return tuple(np.linalg.qr(a, "complete" if complete else "reduced"))
 
@@ -78,7 +78,7 @@ def over(x, u):
     return mH(np.linalg.solve(u, mH(x)))
 
 
-def orthogonal_jvp(adot, y, a, complete=False):
+def qr_jvp(adot, y, a, complete=False):
     """Udot = T U, Q1dot = (Xdot - Q1 Udot) U^-1, Vdot = Q1dot^H Z + Q1^H Zdot, Q2dot = -Q1 Q1dot^H Q2."""
     q, r = y
     k = min(a.shape[-2:])
@@ -94,7 +94,7 @@ def orthogonal_jvp(adot, y, a, complete=False):
     return qdot, rdot
 
 
-def orthogonal_vjp(ybar, y, a, complete=False):
+def qr_vjp(ybar, y, a, complete=False):
     """Xbar = (Q1bar + Q1 K) U^-H with K = M in the upper triangle, Hermitian, where M = Ubar U^H - Q1^H Q1bar."""
     (qbar, rbar), (q, r) = ybar, y
     k = min(a.shape[-2:])
@@ -120,16 +120,16 @@ def orthogonal_vjp(ybar, y, a, complete=False):
     return conj(abar)
 
 
-rule(orthogonal, jvp=orthogonal_jvp, vjp=orthogonal_vjp)  # A = Q R
+rule(qr, jvp=qr_jvp, vjp=qr_vjp)  # A = Q R
 
 
 @composite(np.linalg.qr)
-def qr(a, mode="reduced"):
+def numpy_qr(a, mode="reduced"):
     """Take the factorisation with as many columns as are asked for."""
     if mode == "r":
-        return orthogonal(a)[1]
+        return qr(a)[1]
     if mode in ("reduced", "complete"):
-        return type(np.linalg.qr(np.eye(1)))(*orthogonal(a, complete=mode == "complete" and a.shape[-2] > a.shape[-1]))
+        return type(np.linalg.qr(np.eye(1)))(*qr(a, complete=mode == "complete"))
     if mode == "raw":
         raise UnsupportedArgumentError(
             "numpy.linalg.qr",

@@ -135,7 +135,7 @@ def over_gaps_adjoint(n, w, wbar, *bars):
 
 
 @primitive
-def symmetric_eigen(a, UPLO="L"):
+def eigh(a, UPLO="L"):
     """Return the eigenvalues and eigenvectors of a symmetric matrix."""
     return tuple(np.linalg.eigh(a, UPLO))
 
@@ -171,13 +171,13 @@ def refuse_phases(turn, vbar, name):
     )
 
 
-rule(symmetric_eigen, jvp=eigh_jvp, vjp=eigh_vjp)  # A V = V diag(w)
+rule(eigh, jvp=eigh_jvp, vjp=eigh_vjp)  # A V = V diag(w)
 
 
 @composite(np.linalg.eigh)
-def eigh(a, UPLO="L"):
+def numpy_eigh(a, UPLO="L"):
     """Give out the values and vectors."""
-    w, v = symmetric_eigen(a, UPLO=UPLO)
+    w, v = eigh(a, UPLO=UPLO)
     return type(np.linalg.eigh(np.eye(1)))(set_apart(w), v)
 
 
@@ -193,7 +193,7 @@ def eigvalsh(a, UPLO="L"):
 
 
 @primitive
-def eigen(a):
+def eig(a):
     """Return the eigenvalues and eigenvectors of a square matrix."""
     return tuple(np.linalg.eig(a))
 
@@ -235,13 +235,13 @@ def eig_vjp(ybar, y, a):
     return np.linalg.solve(mT(v), standard(inner)) @ mT(v)
 
 
-rule(eigen, jvp=eig_jvp, vjp=eig_vjp)  # A V = V diag(w)
+rule(eig, jvp=eig_jvp, vjp=eig_vjp)  # A V = V diag(w)
 
 
 @composite(np.linalg.eig)
-def eig(a):
+def numpy_eig(a):
     """Give out the values and vectors."""
-    w, v = eigen(a)
+    w, v = eig(a)
     return type(np.linalg.eig(np.eye(1)))(set_apart(w), v)
 
 

@@ -34,7 +34,7 @@ from chainrule.rules.quotients import cotangent_over, reciprocal, rounding, tang
 
 
 @primitive
-def singular(a, full=False):
+def svd(a, full=False):
     """Return U, s, V^H: with as many columns and rows as there are singular values, or square."""
     return tuple(np.linalg.svd(a, full_matrices=full))
 
@@ -59,7 +59,7 @@ def sums(s, kind):
     return reciprocal(total * (1 - eye) + eye, lost) * (1 - eye), lost, k + k[:, None]
 
 
-def singular_jvp(adot, y, a, full=False):
+def svd_jvp(adot, y, a, full=False):
     """Return Udot, sdot, V^H dot: what of P lies within the space of the vectors, and the rest."""
     u, s, vh = y
     k = s.shape[-1]
@@ -86,7 +86,7 @@ def completed(u, udot, outside, s):
     return np.concatenate([udot, -(u[..., :k] @ (mH(udot) @ u[..., k:]))], axis=-1)
 
 
-def singular_vjp(ybar, y, a, full=False):
+def svd_vjp(ybar, y, a, full=False):
     """Abar = U (diag(sbar) + ...) V^H and what lies outside; if vectors are not used, equal values are no matter."""
     (ubar, sbar, vhbar), (u, s, vh) = ybar, y
     k = s.shape[-1]
@@ -136,23 +136,23 @@ def outside(u, g, k):
     return rest - u2 @ (mH(g[..., k:]) @ u1)
 
 
-rule(singular, jvp=singular_jvp, vjp=singular_vjp)  # A = U diag(s) V^H
+rule(svd, jvp=svd_jvp, vjp=svd_vjp)  # A = U diag(s) V^H
 
 
 @composite(np.linalg.svdvals)
 def svdvals(x, /):
     """Leave the vectors."""
-    return set_apart(singular(x)[1])
+    return set_apart(svd(x)[1])
 
 
 @composite(np.linalg.svd)
-def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
+def numpy_svd(a, full_matrices=True, compute_uv=True, hermitian=False):
     """Take the factorisation with as many vectors as are asked for; of a Hermitian matrix from its eigenvalues."""
     if hermitian:
         return of_hermitian(a, compute_uv)
     if not compute_uv:
         return np.linalg.svdvals(a)
-    u, s, vh = singular(a, full=bool(full_matrices) and a.shape[-2] != a.shape[-1])
+    u, s, vh = svd(a, full=bool(full_matrices) and len(set(a.shape[-2:])) == 2)
     return type(np.linalg.svd(np.eye(1)))(u, set_apart(s), vh)
 
 
@@ -171,7 +171,7 @@ def of_hermitian(a, compute_uv):
 @composite(np.linalg.cond)
 def cond(x, p=None):
     """Divide singular values, or multiply norms of the matrix and its inverse; that of a singular one is infinite."""
-    if x.size == 0:
+    if 0 in x.shape[-2:]:
         raise np.linalg.LinAlgError("cond is not defined on empty arrays")
     if p is None or p in (2, -2):
         s = np.linalg.svdvals(x)

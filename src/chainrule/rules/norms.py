@@ -94,9 +94,9 @@ def tip(x, axis=None, keepdims=False):
 
 rule(
     tip,
-    jvp=lambda xdot, y, x, axis=None, keepdims=False: np.add.reduce(
-        real_part(np.conj(x) * xdot), axis=axis, keepdims=keepdims
-    ) * reciprocal_or_zero(y),
+    jvp=lambda xdot, y, x, axis=None, keepdims=False: (
+        np.add.reduce(real_part(np.conj(x) * xdot), axis=axis, keepdims=keepdims) * reciprocal_or_zero(y)
+    ),
     vjp=lambda ybar, y, x, axis=None, keepdims=False: (
         np.conj(x) * restore(ybar * reciprocal_or_zero(y), x, axis, keepdims)
     ),
@@ -177,6 +177,8 @@ def matrix_norm_of(x, p, axis, keepdims):
 @composite(np.linalg.norm)
 def norm(x, ord=None, axis=None, keepdims=False):
     """Tell apart what NumPy's function does: of all entries, of vectors, of matrices."""
+    if not x.size:
+        return np.linalg.norm(value(x), ord, axis, keepdims)
     if axis is None:
         if ord is None or (ord == 2 and x.ndim == 1) or (ord in ("fro", "f") and x.ndim == 2):
             y = euclidean(x)

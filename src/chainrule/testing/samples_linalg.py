@@ -7,9 +7,9 @@ tested that does not, such as the projector onto the space.
 import numpy as np
 
 from chainrule.rules.linalg_det import cofactors_by_svd
-from chainrule.rules.linalg_factor import factor, orthogonal
-from chainrule.rules.linalg_spectrum import eigen, symmetric_eigen
-from chainrule.rules.linalg_svd import singular
+from chainrule.rules.linalg_factor import cholesky, qr
+from chainrule.rules.linalg_spectrum import eig, eigh
+from chainrule.rules.linalg_svd import svd
 from chainrule.testing.samples import array, policy, sample, values
 
 COMPLEX = ("complex128", "complex64")
@@ -121,14 +121,14 @@ DETERMINANTS = [
 FACTORS = [
     of(np.linalg.cholesky, 3, 3)().before(positive),
     of(np.linalg.cholesky, 2, 3, 3)(upper=True).before(positive),
-    of(factor, 3, 3)().before(positive),
+    of(cholesky, 3, 3)().before(positive),
     *[of(np.linalg.qr, *s)() for s in ((3, 3), (4, 2), (2, 4), (2, 3, 2))],
     *[of(np.linalg.qr, *s)("r") for s in ((3, 3), (4, 2), (2, 2, 4))],
     *[of(np.linalg.qr, *s)("complete") for s in ((3, 3), (2, 4))],
     of(np.linalg.qr, 5, 2)("complete").after(columns_outside),
     of(np.linalg.qr, 4, 2)("complete").after(lambda y: (y[0][:, :2], y[1])),
     of(np.linalg.qr, 4, 2)("raw").raises(NotImplementedError),
-    of(orthogonal, 2, 4, 2)(),
+    of(qr, 2, 4, 2)(),
 ]
 
 SPECTRUM = [
@@ -148,8 +148,8 @@ SPECTRUM = [
     of(np.linalg.svd, 2, 3)(compute_uv=False),
     of(np.linalg.svd, 3, 3)(compute_uv=False, hermitian=True).before(lambda x: x + mH(x)),
     of(np.linalg.svd, 3, 3)(hermitian=True).before(lambda x: x + mH(x)).after(low_rank),
-    of(symmetric_eigen, 3, 3)().before(positive).after(projector), of(eigen, 3, 3)().before(spread),
-    of(singular, 3, 2)().after(lambda y: y[1]),
+    of(eigh, 3, 3)().before(positive).after(projector), of(eig, 3, 3)().before(spread),
+    of(svd, 3, 2)().after(lambda y: y[1]),
     *[of(np.linalg.cond, 3, 3)(p).before(regular) for p in ORDERS],
     of(np.linalg.cond, 2, 4, 2)(), of(np.linalg.cond, 2, 3, 3)(1).before(regular),
     *[of(np.linalg.norm, 3, 2)(ord) for ord in (2, -2, "nuc")],
