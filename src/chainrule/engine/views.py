@@ -87,12 +87,21 @@ def detached(part):
 
 def noted(y, x, rule, params):
     """Return `y`, which `rule` made of `x` by moving elements; if NumPy made it a view of `x`, it remembers that."""
-    a, b = value(y), value(x)
-    if a is b:
+    if value(y) is value(x):
         return x  # NumPy gave the very array back: the same name
-    if a.__class__ is b.__class__ is np.ndarray and a.base is not None and (a.base is b or a.base is b.base):
+    if shows(y.data, x.data):
         note_view(y, x, rule, params)
     return y
+
+
+def shows(a, b):
+    """Tell whether the value `a` is a view of `b`: a lower box that remembers it, or an array with the same memory."""
+    if isinstance(a, Boxed) and isinstance(b, Boxed):
+        base = getattr(a, "base", None)
+        return (base is not None and base[0] is b) or shows(a.data, b.data)
+    if a.__class__ is b.__class__ is np.ndarray:
+        return a.base is not None and (a.base is b or a.base is b.base)
+    return False
 
 
 def live_views(x):

@@ -233,9 +233,7 @@ def into(out, y, name, where=True):
         )
     dtype = y.dtype if hasattr(y, "dtype") else np.asarray(y).dtype
     if not np.can_cast(dtype, out.dtype, "same_kind"):
-        raise TypeError(
-            f"Cannot cast {name} output from {dtype!r} to {out.dtype!r} with casting rule 'same_kind'"
-        )
+        raise TypeError(f"Cannot cast {name} output from {dtype!r} to {out.dtype!r} with casting rule 'same_kind'")
     if where is True:
         write(out, Ellipsis, y)
         return out
