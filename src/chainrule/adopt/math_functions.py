@@ -9,55 +9,69 @@ import math
 
 import numpy as np
 
-from chainrule.engine.boxed import Boxed, value
+from chainrule.engine.boxed import PLAIN, Boxed, value
 from chainrule.engine.buffer import Buffer
 from chainrule.rules.creation import is_traced
 from chainrule.rules.scalars import number
 
 
 def as_number(x):
-    """Return a traced value as a number; lists of them too."""
-    if x.__class__ in (list, tuple):
-        return [as_number(v) for v in x]
+    """Return a traced value as a Python number."""
     if x.__class__ is Buffer:
         return x.data
-    if not isinstance(x, Boxed) or value(x).__class__ is float:
-        return x
-    return number(x)
+    return number(x) if isinstance(x, Boxed) and value(x).__class__ is not float else x
 
 
-OF_SEQUENCES = frozenset({"dist", "fsum", "prod", "sumprod"})
+def as_operand(x):
+    """Return a traced value as `math` takes it: a number of double precision."""
+    return x if isinstance(x, Boxed) and value(x).__class__ is np.float64 else as_number(x)
 
 
-def values(x):
-    """Return the plain value of `x`; lists of them too."""
-    return [values(v) for v in x] if x.__class__ in (list, tuple) else value(x)
+def is_constant(x):
+    """Tell whether `x` is untraced; a buffer is, too."""
+    return not isinstance(x, Boxed) or x.__class__ is Buffer
 
 
-def traced_as(name, function):
-    """Return ``math.name`` that runs `function` on traced numbers, or on sequences of them."""
+def of_numbers(name, function):
+    """Return ``math.name`` that runs `function` on traced numbers; None if it has no derivative."""
     original = getattr(math, name)
-    convert = (lambda x: x if isinstance(x, Boxed) and x.shape else as_number(x)) if name in OF_SEQUENCES else as_number
 
     @functools.wraps(original)
     def call(*args, **kwargs):
-        if len(args) == 1 and not kwargs and isinstance(args[0], Boxed):
-            xs = args
+        for x in args:
+            if x.__class__ not in PLAIN and isinstance(x, Boxed):
+                break
         else:
-            xs = tuple([list(a) if hasattr(a, "__next__") or a.__class__ in (range, map) else a for a in args])
-            if not (is_traced(xs) or is_traced(tuple(kwargs.values()))):
-                return original(*xs, **kwargs)
-        plain = original(*[values(x) for x in xs], **{k: values(v) for k, v in kwargs.items()})
-        if function is None:
-            return plain
-        return function(*[convert(x) for x in xs], **kwargs)
+            return original(*args, **{k: value(v) for k, v in kwargs.items()}) if kwargs else original(*args)
+        y = original(*map(value, args), **{k: value(v) for k, v in kwargs.items()})
+        if function is None or all(map(is_constant, args)):
+            return y
+        return function(*map(as_operand, args))
 
     return call
 
 
+def of_sequences(name, function):
+    """Return ``math.name`` that runs `function` on sequences of traced numbers, or on traced arrays."""
+    original = getattr(math, name)
+
+    @functools.wraps(original)
+    def call(*args, **kwargs):
+        xs = [a if isinstance(a, Boxed) or not hasattr(a, "__iter__") else list(a) for a in args]
+        y = original(*map(values, xs), **{k: value(v) for k, v in kwargs.items()})
+        return as_number(function(*xs, **kwargs)) if is_traced([*xs, *kwargs.values()]) else y
+
+    return call
+
+
+def values(x):
+    """Return the plain value of a number, an array, or a list of numbers."""
+    return list(map(value, x)) if x.__class__ is list else value(x)
+
+
 def weak(function):
     """Return NumPy's function with its result as a Python number."""
-    return lambda *xs, **keywords: as_number(function(*xs, **keywords))
+    return lambda *xs: as_number(function(*xs))
 
 
 def log(x, base=None):
@@ -133,20 +147,22 @@ def special(name):
 
 
 # fmt: off
-NUMPY = {
+NUMBERS = {
     "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan,
     "atan2": np.arctan2, "atanh": np.arctanh, "cbrt": np.cbrt, "copysign": np.copysign, "cos": np.cos, "cosh": np.cosh,
-    "degrees": np.degrees, "dist": dist, "erf": special("erf"), "erfc": special("erfc"), "exp": np.exp,
-    "exp2": np.exp2, "expm1": np.expm1, "fabs": np.absolute, "fma": fma, "fmod": np.fmod, "fsum": fsum,
-    "gamma": special("gamma"), "hypot": hypot, "ldexp": np.ldexp,
-    "lgamma": special("gammaln"), "log": log, "log10": np.log10, "log1p": np.log1p, "log2": np.log2,
-    "nextafter": np.nextafter, "pow": np.power, "prod": prod, "radians": np.radians, "remainder": remainder,
-    "sin": np.sin, "sinh": np.sinh, "sqrt": np.sqrt, "sumprod": sumprod, "tan": np.tan, "tanh": np.tanh,
+    "degrees": np.degrees, "erf": special("erf"), "erfc": special("erfc"), "exp": np.exp, "exp2": np.exp2,
+    "expm1": np.expm1, "fabs": np.absolute, "fma": fma, "fmod": np.fmod, "gamma": special("gamma"), "hypot": hypot,
+    "ldexp": np.ldexp, "lgamma": special("gammaln"), "log": log, "log10": np.log10, "log1p": np.log1p, "log2": np.log2,
+    "nextafter": np.nextafter, "pow": np.power, "radians": np.radians, "remainder": remainder, "sin": np.sin,
+    "sinh": np.sinh, "sqrt": np.sqrt, "tan": np.tan, "tanh": np.tanh,
 }
+PAIRS = {"frexp": frexp, "modf": modf}
+SEQUENCES = {"dist": dist, "fsum": fsum, "prod": prod, "sumprod": sumprod}
 CONSTANT = ("isclose", "isfinite", "isinf", "isnan")
 TABLE = {
-    **{name: traced_as(name, weak(f)) for name, f in NUMPY.items() if hasattr(math, name)},
-    **{name: traced_as(name, None) for name in CONSTANT},
-    "frexp": traced_as("frexp", frexp), "modf": traced_as("modf", modf),
+    **{name: of_numbers(name, weak(f)) for name, f in NUMBERS.items() if hasattr(math, name)},
+    **{name: of_numbers(name, f) for name, f in PAIRS.items()},
+    **{name: of_sequences(name, f) for name, f in SEQUENCES.items() if hasattr(math, name)},
+    **{name: of_numbers(name, None) for name in CONSTANT},
 }
 # fmt: on
