@@ -7,8 +7,8 @@ it with the table of that package.
 IN_MIRROR = {
     "scipy.linalg": (
         "block_diag", "cho_factor", "cho_solve", "cholesky", "circulant", "coshm", "cosm", "det", "eigh", "eigvalsh",
-        "expm", "inv", "logm", "norm", "sinhm", "sinm", "solve", "solve_triangular", "sqrtm", "svdvals", "tanhm",
-        "tanm", "toeplitz",
+        "expm", "inv", "logm", "norm", "sinhm", "sinm", "solve", "solve_sylvester", "solve_triangular", "sqrtm",
+        "svdvals", "tanhm", "tanm", "toeplitz",
     ),
     "scipy.special": ("log_softmax", "logsumexp", "multigammaln", "polygamma", "softmax"),
     "scipy.stats": (

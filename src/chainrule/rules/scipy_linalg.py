@@ -1,4 +1,4 @@
-"""Derivative rules of what scipy.linalg has and NumPy lacks: triangular systems, and functions of a matrix.
+"""Derivative rules of what scipy.linalg has and NumPy lacks: triangular systems, Sylvester's, functions of a matrix.
 
 Imported by `chainrule.scipy.linalg` only, never with chainrule itself: SciPy is no requirement.
 
@@ -6,7 +6,8 @@ The derivative of a function of a matrix is part of the same function of a large
 
     f([[A, E], [0, A]]) = [[f(A), L(A, E)], [0, f(A)]],     L(A, E) the derivative of f at A along E
 
-so the rule calls f again, and serves every order. Its adjoint is the derivative at A^T.
+so the rule calls f again, and serves every order. Its adjoint is the derivative at A^T. The square root alone has a
+shorter way, by Sylvester's equation.
 
 .. [Higham] N. J. Higham, "Functions of matrices", SIAM, 2008.
 """
@@ -88,6 +89,53 @@ def triangle_bbar(ybar, y, a, b, lower=False, transposed=False, unit_diagonal=Fa
 rule(solve_triangle, jvp=(triangle_adot, triangle_bdot), vjp=(triangle_abar, triangle_bbar))
 
 
+# -- Sylvester's equation ----------------------------------------------------------------------------------------------
+
+
+@primitive
+def solve_sylvester(a, b, q):
+    """Solve A X + X B = Q, for stacks of matrices."""
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2], q.shape[:-2])
+    if not batch:
+        return linalg.solve_sylvester(a, b, q)
+    a, b, q = (np.broadcast_to(x, batch + x.shape[-2:]) for x in (a, b, q))
+    y = np.empty(q.shape, np.result_type(a, b, q))
+    for i in np.ndindex(*batch):
+        y[i] = linalg.solve_sylvester(a[i], b[i], q[i])
+    return y
+
+
+rule(                                                                 # A X + X B = Q
+    solve_sylvester,
+    jvp=(
+        lambda adot, x, a, b, q: -solve_sylvester(a, b, adot @ x),    # A Xdot + Xdot B = -Adot X
+        lambda bdot, x, a, b, q: -solve_sylvester(a, b, x @ bdot),    # ... = -X Bdot
+        lambda qdot, x, a, b, q: solve_sylvester(a, b, qdot),         # ... = Qdot
+    ),
+    vjp=(                                                             # with S: A^T S + S B^T = Xbar
+        lambda xbar, x, a, b, q: sum_to(-(solve_sylvester(mT(a), mT(b), xbar) @ mT(x)), a.shape),
+        lambda xbar, x, a, b, q: sum_to(-(mT(x) @ solve_sylvester(mT(a), mT(b), xbar)), b.shape),
+        lambda xbar, x, a, b, q: sum_to(solve_sylvester(mT(a), mT(b), xbar), q.shape),
+    ),
+)  # fmt: skip
+
+
+@primitive
+def sqrtm(a):
+    """Return the principal square root, for stacks of matrices."""
+    if a.ndim == 2:
+        return linalg.sqrtm(a)
+    roots = [linalg.sqrtm(a[i]) for i in np.ndindex(*a.shape[:-2])]
+    return np.reshape(roots, a.shape) if roots else np.empty_like(a)
+
+
+rule(                                                                 # Y Y = A
+    sqrtm,
+    jvp=lambda adot, y, a: solve_sylvester(y, y, adot),               # Y Ydot + Ydot Y = Adot
+    vjp=lambda ybar, y, a: solve_sylvester(mT(y), mT(y), ybar),
+)  # fmt: skip
+
+
 # -- functions of a matrix ---------------------------------------------------------------------------------------------
 
 
@@ -119,6 +167,6 @@ def matrix_function(fun):
     return f
 
 
-expm, logm, sqrtm = map(matrix_function, (linalg.expm, linalg.logm, linalg.sqrtm))
+expm, logm = map(matrix_function, (linalg.expm, linalg.logm))
 sinm, cosm, tanm = map(matrix_function, (linalg.sinm, linalg.cosm, linalg.tanm))
 sinhm, coshm, tanhm = map(matrix_function, (linalg.sinhm, linalg.coshm, linalg.tanhm))

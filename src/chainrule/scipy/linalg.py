@@ -78,6 +78,12 @@ def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_
     return _rules.solve_triangle(a, b, lower=bool(lower), transposed=trans != 0, unit_diagonal=bool(unit_diagonal))
 
 
+@entry(_linalg.solve_sylvester)
+def solve_sylvester(a, b, q):
+    """Solve A X + X B = Q."""
+    return _rules.solve_sylvester(matrix(a), matrix(b), matrix(q))
+
+
 @entry(_linalg.inv)
 def inv(a, overwrite_a=False, check_finite=True, *, assume_a=None, lower=False):
     """Return the inverse."""

@@ -5,7 +5,7 @@ import scipy.linalg
 import scipy.special
 
 from chainrule.rules import scipy_linalg, scipy_sums
-from chainrule.rules.scipy_linalg import solve_triangle
+from chainrule.rules.scipy_linalg import solve_sylvester, solve_triangle
 from chainrule.scipy import linalg, special
 from chainrule.scipy.entries import ENTRIES
 from chainrule.testing.samples import array, policy, sample
@@ -46,6 +46,8 @@ SAMPLES = [
     *[lapack(solve_triangle, array(*a), array(*b), lower=lower, transposed=not lower, unit_diagonal=lower)
       for a, b in (((3, 3), (3,)), ((2, 3, 3), (3, 2)), ((3, 3), (2, 3, 1)), ((2, 3, 3), (3,)))
       for lower in (False, True)],
+    lapack(linalg.solve_sylvester, array(3, 3), array(2, 2), array(3, 2)).of(solve_sylvester),
+    lapack(solve_sylvester, array(2, 3, 3), array(2, 2), array(3, 2)),
     lapack(linalg.inv, array(3, 3)), lapack(linalg.inv, array(3, 3), assume_a="sym"),
     lapack(linalg.det, array(3, 3)),
 
@@ -61,7 +63,7 @@ SAMPLES = [
     *[s.of(getattr(scipy.linalg, name), getattr(scipy_linalg, name)).without(*NOT_LAPACK)
       for name in ("expm", "sinm", "cosm", "tanm", "sinhm", "coshm", "tanhm")
       for s in (sample(getattr(linalg, name), array(2, 2, domain=(-0.7, 0.7))),)],
-    lapack(linalg.sqrtm, array(3, 3)).of(scipy_linalg.sqrtm),
+    lapack(linalg.sqrtm, array(3, 3)).of(scipy_linalg.sqrtm), lapack(scipy_linalg.sqrtm, array(2, 3, 3)),
     lapack(linalg.logm, array(2, 2)).of(scipy_linalg.logm).only(*DOUBLE),  # in single precision SciPy warns
     sample(linalg.expm, array(2, 3, 3, domain=(-0.7, 0.7))).of(scipy.linalg.expm).only(*REAL),
 

@@ -13,7 +13,7 @@ from scipy.special import _ufuncs
 from chainrule.engine.boxed import value
 from chainrule.engine.rule import composite, elementwise
 from chainrule.engine.spec import primitive
-from chainrule.rules.special.common import fixed, masked, typed
+from chainrule.rules.special.common import at, fixed, masked, typed
 
 LAMBERTW = _ufuncs._lambertw  # scipy.special.lambertw is a function around it
 
@@ -53,6 +53,17 @@ def expn_dx(y, n, x):
     )
 
 
+def spence_dx(y, x):
+    """Return log(x) / (1 - x), near its removable singularity by the power series of 2F1(1, 1, 2, 1 - x)."""
+    near = np.abs(1 - np.asarray(value(x))) < 0.5
+
+    def away():
+        z = at(~near, x, 2.0)
+        return np.log(z) / (1 - z)
+
+    return masked(near, lambda: typed(-special.hyp2f1(1.0, 1.0, 2.0, 1 - at(near, x, 1.0)), y), away)
+
+
 def ellipse(m, phi):
     """Return sqrt(1 - m sin(phi)**2)."""
     s = np.sin(phi)
@@ -68,8 +79,7 @@ pair(special.fresnel, lambda y, x: np.sin(0.5 * math.pi * x * x), lambda y, x: n
 elementwise(special.exp1,    lambda y, x: -np.exp(-x) / x,           domain=(0.3, 3))
 elementwise(special.expi,    lambda y, x: np.exp(x) / x,             domain=(0.3, 3))
 elementwise(special.expn,    fixed("expn", "n"), expn_dx,            domain=(None, (0.3, 3)), complex=False)
-elementwise(special.spence,  lambda y, x: typed(-special.hyp2f1(1.0, 1.0, 2.0, 1 - x), y),
-            domain=(0.3, 1.7))  # log(x) / (1 - x)
+elementwise(special.spence,  spence_dx,                              domain=(0.3, 1.9))
 
 # -- elliptic ----------------------------------------------------------------------------------------------------------
 elementwise(special.ellipk,  lambda y, m: typed(math.pi / 8 * special.hyp2f1(1.5, 1.5, 2.0, m), y),
