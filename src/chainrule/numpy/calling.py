@@ -21,7 +21,16 @@ apply_over_axes = callables.apply_over_axes
 
 
 def piecewise(x, condlist, funclist, *args, **kw):
-    """Return `numpy.piecewise`; the functions may hold traced values."""
+    """Return `numpy.piecewise`: each function of its part of `x`. `x` and what the functions hold may be traced.
+
+    Examples
+    --------
+    >>> import chainrule as cr
+    >>> import chainrule.numpy as cnp
+    >>> t = cnp.array([0.5, 3.0])
+    >>> cr.grad(lambda a: cnp.sum(cnp.piecewise(t, [t < 1], [lambda t: a * t, lambda t: a**2])))(4.0)
+    8.5
+    """
     return choices.piecewise(buffer(as_array(x)), condlist, funclist, *args, **kw)
 
 
@@ -93,7 +102,15 @@ class vectorize:
 
 
 def fromiter(iter, dtype, count=-1, *, like=None):
-    """Return an array of the numbers that an iterable gives, traced or not."""
+    """Return `numpy.fromiter`: an array of the numbers that an iterable gives, traced or not, at most `count` of them.
+
+    Examples
+    --------
+    >>> import chainrule as cr
+    >>> import chainrule.numpy as cnp
+    >>> cr.jacobian(lambda x: cnp.fromiter((x**k for k in range(4)), float))(2.0)
+    array([ 0.,  1.,  4., 12.])
+    """
     items = [v for _, v in zip(range(count), iter, strict=False)] if count >= 0 else list(iter)
     if not is_traced(items):
         return np.fromiter(items, dtype, count)
@@ -103,7 +120,7 @@ def fromiter(iter, dtype, count=-1, *, like=None):
 
 
 def asarray_chkfinite(a, dtype=None, order=None):
-    """Return `asarray` of `a`, if all of its entries are finite."""
+    """Return `numpy.asarray_chkfinite`: `a` as an array; a ValueError if an entry is infinite or NaN."""
     x = asarray(a, dtype, order)
     plain = value(x)
     if np.asarray(plain).dtype.kind in "fc" and not np.isfinite(plain).all():
@@ -117,7 +134,15 @@ def isscalar(element):
 
 
 def kaiser(M, beta):
-    """Return the Kaiser window of `M` points; its shape `beta` may be traced."""
+    """Return `numpy.kaiser`, the window of `M` points; its shape `beta` may be traced.
+
+    Examples
+    --------
+    >>> import chainrule as cr
+    >>> import chainrule.numpy as cnp
+    >>> cr.jacobian(lambda beta: cnp.kaiser(3, beta))(2.0).round(3)
+    array([-0.306,  0.   , -0.306])
+    """
     if M == 1:
         return np.ones(1, np.result_type(M, 0.0))
     middle = (M - 1) / 2.0
@@ -125,7 +150,15 @@ def kaiser(M, beta):
 
 
 class ndenumerate:
-    """Iterates over pairs of an index and the element there, traced or not: `numpy.ndenumerate`."""
+    """Iterates over pairs of an index and the element there, traced or not: `numpy.ndenumerate`.
+
+    Examples
+    --------
+    >>> import chainrule as cr
+    >>> import chainrule.numpy as cnp
+    >>> cr.grad(lambda x: sum(i * v for (i,), v in cnp.ndenumerate(x)))(cnp.ones(3))
+    array([0., 1., 2.])
+    """
 
     def __init__(self, arr):
         x = as_array(arr)
@@ -139,7 +172,15 @@ class ndenumerate:
 
 
 class broadcast:
-    """Iterates over the elements of arrays, broadcast against each other: `numpy.broadcast`."""
+    """Iterates over the elements of arrays, broadcast against each other: `numpy.broadcast`.
+
+    Examples
+    --------
+    >>> import chainrule as cr
+    >>> import chainrule.numpy as cnp
+    >>> cr.grad(lambda x: sum(a * b for a, b in cnp.broadcast(x, [[1.0], [2.0]])))(cnp.ones(2))
+    array([3., 3.])
+    """
 
     def __init__(self, *args):
         arrays = [as_array(a) for a in args]

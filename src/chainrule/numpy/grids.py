@@ -1,6 +1,15 @@
 """``np.r_``, ``np.c_``, ``np.mgrid`` and ``np.ogrid`` that take traced values between their brackets.
 
 NumPy's own build arrays by ``np.array`` and by writes, of which we are not told. Without traced values they are used.
+
+Examples
+--------
+>>> import chainrule as cr
+>>> import chainrule.numpy as cnp
+>>> cr.jacobian(lambda x: cnp.r_[0.0, x, x**2])(3.0)
+array([0., 1., 6.])
+>>> cr.jacobian(lambda x: cnp.mgrid[0:x:3j])(2.0)
+array([0. , 0.5, 1. ])
 """
 
 import numpy as np
