@@ -183,13 +183,21 @@ if hasattr(np, "unstack"):  # NumPy 2.1
 # -- making shorter and longer ---------------------------------------------------------------------------------
 
 
+FEW = 8  # pieces
+
+
 @composite(np.delete)
 def delete(arr, obj, axis=None):
     """Take out the entries at `obj`: read the others."""
     x = np.ravel(arr) if axis is None else arr
     k = 0 if axis is None else normalize_axis_index(axis, x.ndim)
     kept = np.delete(np.arange(x.shape[k]), obj)
-    return x[(slice(None),) * k + (kept,)]
+    before, ends = (slice(None),) * k, np.flatnonzero(np.diff(kept) != 1)
+    if not kept.size or ends.size > FEW:
+        return x[(*before, kept)]
+    starts, stops = np.append(0, ends + 1), np.append(ends, kept.size - 1)
+    pieces = [x[(*before, slice(a, b + 1))] for a, b in zip(kept[starts].tolist(), kept[stops].tolist(), strict=True)]
+    return np.concatenate(pieces, axis=k)  # which keeps no table of places
 
 
 @composite(np.insert)
