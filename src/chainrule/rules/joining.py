@@ -213,9 +213,23 @@ def insert(arr, obj, values, axis=None):
         if v.dtype.kind == "c":
             raise TypeError("complex values can't be inserted into a real array: insert np.real(values)")
         v = cast_to(v, dtype)
+    if isinstance(obj, int | np.integer) and len(v.shape) <= arr.ndim != 0:
+        return _insert_one(arr, int(obj), v, normalize_axis_index(axis, arr.ndim))
     n = value(arr).size
     places = np.insert(np.arange(n).reshape(arr.shape), obj, n + np.arange(v.size).reshape(v.shape), axis)
     return np.concatenate((np.ravel(arr), np.ravel(v)), dtype=dtype)[places]
+
+
+def _insert_one(x, i, v, k):
+    """Put values, one slice or several, before one index: join what is before, the values, and what is after."""
+    n = x.shape[k]
+    if not -n <= i <= n:
+        raise IndexError(f"index {i} is out of bounds for axis {k} with size {n}")
+    i = i + n if i < 0 else i
+    v = np.moveaxis(np.reshape(v, (1,) * (x.ndim - len(v.shape)) + v.shape), 0, k)
+    v = np.broadcast_to(v, (*x.shape[:k], v.shape[k], *x.shape[k + 1 :]))
+    before = (slice(None),) * k
+    return np.concatenate((x[(*before, slice(0, i))], v, x[(*before, slice(i, n))]), axis=k, dtype=x.dtype)
 
 
 def _widths(pad_width, ndim):
