@@ -461,7 +461,7 @@ def test_an_adopted_function_can_be_pickled():
     assert pickle.loads(pickle.dumps(decorated_here)) is decorated_here
     parts = [c.cell_contents for c in decorated_here.__closure__]  # what a pickler by value has to take along
     (pool,) = [p for p in parts if isinstance(p, Pool)]
-    assert pickle.loads(pickle.dumps(Pool(programs.in_a_lambda))).take().entry(X) == programs.in_a_lambda(X)
+    assert pickle.loads(pickle.dumps(pool)).take(programs.in_a_lambda).entry(X) == programs.in_a_lambda(X)
     assert pool.spare and pickle.loads(pickle.dumps(here)) is here
     line = models.Line(1.0, 2.0)
     myself = cr.adopt(line.squared).__self__

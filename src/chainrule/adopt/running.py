@@ -38,17 +38,17 @@ def adopted(f):
 
 
 class Pool:
-    """Sessions of one function that are not in use."""
+    """Sessions of one function that are not in use. They live as long as the function, and do not keep it alive."""
 
-    __slots__ = ("f", "package", "spare")
+    __slots__ = ("package", "spare")
 
-    def __init__(self, f):
-        self.f, self.package, self.spare = f, home_of(f), []
+    def __init__(self, package):
+        self.package, self.spare = package, []
 
     def __reduce__(self):
-        return Pool, (self.f,)
+        return Pool, (self.package,)
 
-    def take(self):
+    def take(self, f):
         """Return a session that is up to date."""
         while self.spare:
             try:
@@ -57,7 +57,7 @@ class Pool:
                 break
             if session.renew():
                 return session
-        return Session(self.f)
+        return Session(f)
 
     def give(self, session):
         """End a session's run."""
@@ -66,9 +66,19 @@ class Pool:
             self.spare.append(session)
 
 
+_pools = weakref.WeakKeyDictionary()  # function -> Pool
+
+
+def pool_of(f):
+    """Return the pool of a function, so that adopting it once more does not make its sessions anew."""
+    if f not in _pools:
+        _pools[f] = Pool(home_of(f))
+    return _pools[f]
+
+
 def direct(f):
     """Return the adopted form of a function that runs when it is called."""
-    pool = Pool(f)
+    pool = pool_of(f)
     method = "." in f.__qualname__ and f.__name__ if not f.__qualname__.endswith(f"<locals>.{f.__name__}") else None
 
     @functools.wraps(f)
@@ -79,7 +89,7 @@ def direct(f):
         session = before.get(pool.package)
         if session is not None:
             return session.twin(f)(*args, **kwargs)
-        session = pool.take()
+        session = pool.take(f)
         here.sessions = {**before, pool.package: session}
         try:
             here.traced = bool(
@@ -124,11 +134,11 @@ class inside:
 
 def stepwise(f):
     """Return the adopted form of a generator function. A session is its own until it ends."""
-    pool = Pool(f)
+    pool = pool_of(f)
 
     @functools.wraps(f)
     def steps(*args, **kwargs):
-        session = pool.take()
+        session = pool.take(f)
         try:
             generator = session.entry(*map(session.argument, args), **arguments(session, kwargs))
             yield from Steps(generator, session)
@@ -177,11 +187,11 @@ class Steps:
 
 def awaited(f):
     """Return the adopted form of a coroutine function. Adopted code that it awaits has sessions of its own."""
-    pool = Pool(f)
+    pool = pool_of(f)
 
     @functools.wraps(f)
     async def call(*args, **kwargs):
-        session = pool.take()
+        session = pool.take(f)
         try:
             return unbuffered(await session.entry(*map(session.argument, args), **arguments(session, kwargs)))
         finally:

@@ -86,7 +86,7 @@ class Session:
         self.made = []  # (weak reference to a function, its Twin)
         self.caches = []  # counterparts of `functools.lru_cache`
         self.waiting = []
-        self.root, self.package = f, home_of(f)
+        self.cells, self.package = f.__closure__ or (), home_of(f)
         self.entry = self.twin(f)
 
     # -- one run ---------------------------------------------------------------------------------------------------
@@ -118,8 +118,7 @@ class Session:
         for s in self.snapshots.values():
             if s.traced:
                 return True
-        cells = self.root.__closure__
-        return bool(cells) and any(isinstance(content(c), Boxed) for c in cells)
+        return any(isinstance(content(c), Boxed) for c in self.cells) if self.cells else False
 
     # -- twins -----------------------------------------------------------------------------------------------------
 
@@ -143,7 +142,7 @@ class Session:
 
     def argument(self, v):
         """Return an argument as the code shall see it: functions of the same package as their twins."""
-        if not isinstance(v, MAPPED) or isinstance(v, types.ModuleType):
+        if not issubclass(type(v), MAPPED) or issubclass(type(v), types.ModuleType):
             return v
         made = self.map(v, self.package)
         self.settle()
@@ -151,20 +150,20 @@ class Session:
 
     def map(self, v, package):
         """Return what stands for a value in the eyes of code of a package."""
-        if isinstance(v, types.FunctionType):
+        if issubclass(type(v), types.FunctionType):
             return self.function(v, package)
-        if not isinstance(v, MAPPED):
+        if not issubclass(type(v), MAPPED):
             if v.__class__ is tuple:
                 mapped = tuple([self.map(w, package) for w in v])
                 return v if all(map(operator.is_, mapped, v)) else mapped
             if v.__class__ is np.vectorize:
                 return self.vectorized(v, package)
             return v if isinstance(v, Boxed) else modules.in_place_of(v)
-        if isinstance(v, types.ModuleType):
-            if package_of(v.__name__) == package and not isinstance(v, StandIn) and v.__dict__ is not None:
+        if issubclass(type(v), types.ModuleType):
+            if package_of(v.__name__) == package and not issubclass(type(v), StandIn) and v.__dict__ is not None:
                 return self.snapshot(v.__dict__).stand_in
             return modules.in_place_of(v)
-        if isinstance(v, types.MethodType):
+        if issubclass(type(v), types.MethodType):
             f = self.map(v.__func__, package)
             return v if f is v.__func__ else types.MethodType(f, SELF_OF[0](v.__self__))
         if v.__class__ is functools.partial:
@@ -174,7 +173,7 @@ class Session:
                 return v
             n = 1 + len(v.args)
             return functools.partial(*parts[:n], **dict(zip(v.keywords, parts[n:], strict=True)))
-        if isinstance(v, CACHE):
+        if issubclass(type(v), CACHE):
             return self.cache(v, package)
         return modules.in_place_of(v)
 
@@ -226,9 +225,9 @@ class Session:
         """Tell whether a function of another package, a decorator's say, holds one of this package in its closure."""
         if isinstance(v, functools.partial):
             v = v.func
-        if isinstance(v, CACHE):
+        if issubclass(type(v), CACHE):
             v = v.__wrapped__
-        if not isinstance(v, types.FunctionType) or not depth:
+        if not issubclass(type(v), types.FunctionType) or not depth:
             return False
         if v in ADOPTED or package_of(v.__globals__.get("__name__")) == package:
             return True
@@ -250,7 +249,7 @@ class Session:
             }
             written, code, globals_ = facts.written, facts.twin(code, known), snapshot.values
         changes = [
-            name not in written and (isinstance(v, MAPPED) if own else self.leads_to(v, package))
+            name not in written and (issubclass(type(v), MAPPED) if own else self.leads_to(v, package))
             for name, v in zip(code.co_freevars, contents, strict=True)
         ]
         new = tuple([types.CellType() if changed else c for c, changed in zip(cells, changes, strict=True)])
@@ -284,9 +283,9 @@ class Session:
 
     def behind(self, v):
         """Return what the user's module shall hold for a value that code of a twin assigned to it."""
-        if isinstance(v, StandIn):
+        if issubclass(type(v), StandIn):
             return v._chainrule_snapshot.module or v
-        if isinstance(v, types.FunctionType):
+        if issubclass(type(v), types.FunctionType):
             for ref, twin in self.made:
                 f = ref()
                 if f is not None and twin.function is v:

@@ -89,7 +89,7 @@ class Snapshot:
         now = [self.real.get(name, MISSING) for name in self.index]
         for (name, k), v in zip(self.index.items(), now, strict=True):
             if v is not self.seen[k]:
-                if isinstance(v, MAPPED) or isinstance(self.seen[k], MAPPED):
+                if issubclass(type(v), MAPPED) or issubclass(type(self.seen[k]), MAPPED):
                     return False
                 self.seen[k] = v
                 self.place(name, v)
