@@ -27,24 +27,31 @@ def reciprocal(x, lost):
 
 
 def nan_unless(known, like):
-    """Return what to add to a matrix so that entries that are not known become NaN: an array of its dtype."""
+    """Return what to add to a factor so that the product is NaN, with its derivatives, where it is not known."""
     dtype = value(like).real.dtype
     return np.where(known, dtype.type(0), dtype.type(np.nan))
 
 
+def no_derivative(n, lost):
+    """Return zeros whose derivative in n is NaN where `lost`: n may be zero at this point only."""
+    dtype = value(n).real.dtype
+    return reciprocal_or_zero(n * dtype.type(0) + (~lost).astype(dtype)) * lost.astype(dtype)
+
+
 def tangent_over(n, inverse, lost, k, known):
     """Return the tangent ``n * inverse``: where `lost`, 0 if n is `known` to be 0, else n / (k eps) of a second run."""
-    quotient = n * inverse
     if not lost.any():
-        return quotient
-    two = parts(n)
+        return n * inverse
+    two = parts(n) if not isinstance(inverse, Boxed) else None
     if two is None:
-        if (lost & ~known).any():
+        boxed = isinstance(n, Boxed)
+        if boxed or (lost & ~known).any():
             undetermined()
-        return quotient + nan_unless(~lost | known, n)
+        quotient = n * (inverse + nan_unless(~lost | known, n))
+        return quotient + no_derivative(n, lost) if boxed else quotient
     first, second = two
     small = np.abs(first) <= rounding(first, 0.75) * max(np.abs(first).max(initial=0), np.abs(second).max(initial=0))
-    return quotient + np.where(lost, second / k, 0).astype(first.dtype) + nan_unless(~lost | small, first)
+    return n * inverse + np.where(lost, second / k, 0).astype(first.dtype) + nan_unless(~lost | small, first)
 
 
 def cotangent_over(n, inverse, lost, k, size, known=False, likely=False):
@@ -59,7 +66,9 @@ def cotangent_over(n, inverse, lost, k, size, known=False, likely=False):
     if two is None:
         if (lost & np.logical_not(known)).any():
             undetermined()
-        return n * inverse + nan_unless(~lost | known | likely, n)
+        if isinstance(n, Boxed):
+            likely = False
+        return n * (inverse + nan_unless(~lost | known | likely, n))
     first, second = two
     small = np.abs(first) <= rounding(first, 0.75) * size
     return first * inverse + np.where(lost, second / k, 0).astype(first.dtype) + nan_unless(~lost | small, first)

@@ -62,12 +62,12 @@ def jvp(f: Callable, primals: tuple, tangents: tuple, has_aux: bool = False) -> 
     results = pushed(f, primals, tangents, has_aux)
     if splitting.events == before or any(isinstance(v, Boxed) for v in tree.flatten([*results[:2], tangents])[0]):
         return results  # (of an inner transform: the outermost one sees to it)
-    ydot = pushed_apart(f, primals, tangents, has_aux, *results[:2])
-    return results if ydot is None else (results[0], ydot, *results[2:])
+    again = pushed_apart(f, primals, tangents, has_aux, *results[:2])
+    return results if again is None else (*again, *results[2:])
 
 
 def pushed_apart(f, primals, tangents, has_aux, expected, first):
-    """Return the tangent by a second run with coinciding values set apart; None if that is no better.
+    """Return value and tangent by a second run with coinciding values set apart; None if that is no better.
 
     A rule met a quotient 0 / 0 that may have a limit: see `engine.splitting`.
     """
@@ -77,10 +77,13 @@ def pushed_apart(f, primals, tangents, has_aux, expected, first):
             y, ydot = pushed(f, primals, seeds, has_aux)[:2]
     except ChainruleError:  # of a rule that does not take values set apart: what the first run gave, stands
         return None
-    if not splitting.agree(tree.flatten(y)[0], tree.flatten(expected)[0]):
+    ys, (values, structure) = tree.flatten(y)[0], tree.flatten(expected)
+    if not splitting.agree(ys, values):
         return None
     ydot = tree.tree_map(splitting.over_eps, ydot)
-    return ydot if splitting.better(tree.flatten(ydot)[0], tree.flatten(first)[0]) else None
+    if not splitting.better(tree.flatten(ydot)[0], tree.flatten(first)[0]):
+        return None
+    return tree.unflatten(structure, [splitting.mended(a, b) for a, b in zip(ys, values, strict=True)]), ydot
 
 
 def pushed(f, primals, tangents, has_aux):

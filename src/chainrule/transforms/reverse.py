@@ -118,7 +118,10 @@ class Tape:
                 second = Tape(self.f, self.chosen, args, kwargs, has_aux)
         except ChainruleError:  # of a rule that does not take values set apart: what the first run gave, stands
             return False
-        return second if splitting.agree(second.outputs, self.outputs) else False
+        if not splitting.agree(second.outputs, self.outputs):
+            return False
+        self.outputs = [splitting.mended(y, z) for y, z in zip(second.outputs, self.outputs, strict=True)]
+        return second
 
     def pulled(self, seeds):
         """Return what `pull` does, by one pass, as standard numbers."""
@@ -284,6 +287,7 @@ def value_and_grad(
                     )
         seed = ones_of(spec) if spec.kind in "fc" else 1.0
         gradient = record.packed(record.pull([seed]))
+        (y,) = record.outputs
         return ((y, record.aux), gradient) if has_aux else (y, gradient)
 
     return value_and_gradient
