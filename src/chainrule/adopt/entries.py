@@ -38,7 +38,7 @@ FRESH = (
 
 def named_as(original):
     """Give a function the name and the documentation of the original."""
-    return functools.wraps(original, updated=())
+    return functools.wraps(original, ("__module__", "__name__", "__qualname__", "__doc__"), ())
 
 
 def while_traced(original, ours):
