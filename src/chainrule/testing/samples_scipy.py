@@ -1,5 +1,7 @@
 """Samples of the functions of `chainrule.scipy` that stand in for SciPy's."""
 
+import inspect
+
 import numpy as np
 import scipy.linalg
 import scipy.special
@@ -14,6 +16,10 @@ from chainrule.testing.samples_linalg import positive, regular
 REAL = ("float64", "float32")
 DOUBLE = ("float64", "complex128")
 NOT_LAPACK = ("float16", "longdouble")  # types that LAPACK does not take
+MANY = "assume_a" in inspect.signature(scipy.linalg.inv).parameters  # SciPy's newer versions know more structures
+STRUCTURES = ["gen", "sym", "her", "pos"]
+STRUCTURES += ["upper triangular", "lower triangular", "diagonal", "tridiagonal"] if MANY else []
+INVERSES = [{"assume_a": "sym"}] if MANY else []
 NAMES = {ours: original for original, ours in ENTRIES.items() if callable(ours)}
 
 
@@ -38,7 +44,7 @@ SAMPLES = [
     lapack(linalg.solve, array(3, 3), array(3)),
     lapack(linalg.solve, array(3, 3), array(3, 2), transposed=True).only(*REAL),
     *[lapack(linalg.solve, array(3, 3), array(3), assume_a=kind)
-      for kind in ("gen", "sym", "her", "pos", "upper triangular", "lower triangular", "diagonal", "tridiagonal")],
+      for kind in STRUCTURES],
     lapack(linalg.solve, array(3, 3), array(3, 2), assume_a="pos", lower=True),
     *[lapack(linalg.solve_triangular, array(3, 3), array(*shape), trans=trans, lower=lower)
       for shape in ((3,), (3, 2)) for trans in (0, 1, "C") for lower in (False, True)],
@@ -48,7 +54,7 @@ SAMPLES = [
       for lower in (False, True)],
     lapack(linalg.solve_sylvester, array(3, 3), array(2, 2), array(3, 2)).of(solve_sylvester),
     lapack(solve_sylvester, array(2, 3, 3), array(2, 2), array(3, 2)),
-    lapack(linalg.inv, array(3, 3)), lapack(linalg.inv, array(3, 3), assume_a="sym"),
+    lapack(linalg.inv, array(3, 3)), *[lapack(linalg.inv, array(3, 3), **o) for o in INVERSES],
     lapack(linalg.det, array(3, 3)),
 
     # -- Cholesky

@@ -87,7 +87,8 @@ SAMPLES = [
     *[s for f in (special.ellipkinc, special.ellipeinc)
       for s in (sample(f, array(3, domain=(-1.2, 1.2)), 0.4), refused(f, array(), array(domain=UNIT)))],
     sample(special.hyp0f1, 1.5, array(3)), refused(special.hyp0f1, array(domain=HALF), array()),
-    sample(special.hyp1f1, 0.7, 1.5, array(3)), refused(special.hyp1f1, array(domain=HALF), 1.5, array()),
+    sample(special.hyp1f1, 0.7, 1.5, array(3)).only("float64", "float32"),
+    refused(special.hyp1f1, array(domain=HALF), 1.5, array()),
     sample(special.hyperu, 0.7, 1.5, array(3, domain=HALF)), refused(special.hyperu, array(domain=HALF), 1.5, array()),
     sample(special.hyp2f1, 0.7, 0.4, 1.5, array(3, domain=(-0.8, 0.8))),
     refused(special.hyp2f1, 0.7, 0.4, array(domain=HALF), array(domain=INSIDE)),
