@@ -75,6 +75,20 @@ def test_differentiated_methods_and_operators_are_there(name):
         assert found, f"{kind.__name__} has no {name}"
 
 
+def test_what_works_by_itself_does():
+    """NumPy does not hand these over; they are written in terms of what it does."""
+    spacing = {n: cr.jacobian(lambda d, n=n: getattr(np.fft, n)(4, d))(0.5) for n in ("fftfreq", "rfftfreq")}
+    for name, slope in spacing.items():
+        np.testing.assert_allclose(slope, -getattr(np.fft, name)(4, 0.5) / 0.5)  # k / (n d)
+    np.testing.assert_allclose(cr.jacobian(lambda a: np.fromfunction(lambda i: a * i, (3,)))(2.0), [0.0, 1.0, 2.0])
+    assert cr.grad(lambda c: np.poly1d(c)(2.0))(np.ones(3)).tolist() == [4.0, 2.0, 1.0]
+    if hasattr(np, "row_stack"):
+        with pytest.warns(DeprecationWarning):
+            assert cr.grad(lambda x: np.sum(np.row_stack([x, 2 * x])))(X).tolist() == [3.0, 3.0, 3.0]
+    tested = {"fftfreq", "rfftfreq", "fromfunction", "poly1d", "row_stack"}
+    assert tested == supported.BY_THEMSELVES
+
+
 # -- what raises says what to write instead ----------------------------------------------------------------------------
 
 CALLS = {
