@@ -1,4 +1,4 @@
-"""Random programs of slices, views of views and writes: each intermediate value against NumPy, gradients by differences.
+"""Random programs of slices, views of views and writes: each value against NumPy, gradients against differences.
 
 A program is drawn step by step beside a plain run of it, which tells the shapes at hand. It is text, so that a failing
 one can be read.
