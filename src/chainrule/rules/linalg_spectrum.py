@@ -17,13 +17,13 @@ symmetric part: the gradient is symmetric, and so is what it says of a change of
 
 import numpy as np
 
-from chainrule.engine.boxed import value
+from chainrule.engine.boxed import Boxed, value
 from chainrule.engine.rule import composite, rule
 from chainrule.engine.spec import primitive
 from chainrule.engine.splitting import is_apart, split, standard, undetermined
 from chainrule.rules.matrices import diagonal, hermitian, mH, on_diagonal, real, refuse_choice, skew, unused
 from chainrule.rules.products import conj, mT
-from chainrule.rules.quotients import cotangent_over, reciprocal, rounding, tangent_over
+from chainrule.rules.quotients import cotangent_over, no_derivative, reciprocal, rounding, tangent_over
 
 # -- gaps of eigenvalues -----------------------------------------------------------------------------------------------
 
@@ -103,32 +103,44 @@ def unmixed(n):
 
 
 def coinciding(w):
-    """Return the mask of equal pairs, None if there are none; ask for a second run if values are nearly equal."""
+    """Return the mask of equal pairs and that of the nearly equal ones, None if there are none of the latter.
+
+    Quotients by the gaps of nearly equal values have lost digits: a second run is asked for.
+    """
     near = equal_pairs(w, near=True)
     if not near.any() or is_apart():
-        return near if near.any() else None
+        return (near, None) if near.any() else (None, None)
     equal = equal_pairs(w)
-    if (near & ~equal).any():
-        undetermined()
-    return equal if equal.any() else None
+    if not (near & ~equal).any():
+        return equal, None
+    undetermined()
+    return equal, near
+
+
+def first_order_only(quotient, n, near):
+    """Return quotients whose derivatives are NaN between nearly equal values: these would have lost all digits."""
+    return quotient + no_derivative(n, near) if isinstance(n, Boxed) else quotient
 
 
 def over_gaps(n, w):
     """Divide a tangent by the gaps of eigenvalues."""
-    equal = coinciding(w)
+    equal, near = coinciding(w)
     if equal is None:
         return n * reciprocal_gaps(w)
-    return tangent_over(n, reciprocal_gaps(w, equal), equal, gaps(w), unmixed(n))
+    quotient = tangent_over(n, reciprocal_gaps(w, equal), equal, gaps(w), unmixed(n))
+    return quotient if near is None else first_order_only(quotient, n, near)
 
 
 def over_gaps_adjoint(n, w, wbar, *bars):
     """Divide a cotangent by the gaps of eigenvalues."""
-    equal = coinciding(w)
+    equal, near = coinciding(w)
     if equal is None:
         return n * reciprocal_gaps(w)
     unasked, size = idle(wbar, *bars), largest(*bars)
     unasked = unasked[..., None, :] & unasked[..., :, None]
-    return cotangent_over(n, reciprocal_gaps(w, equal), equal, gaps(w), size, basis_free(n, wbar, size), unasked)
+    known = basis_free(n, wbar, size)
+    quotient = cotangent_over(n, reciprocal_gaps(w, equal), equal, gaps(w), size, known, unasked)
+    return quotient if near is None else first_order_only(quotient, n, near)
 
 
 # -- symmetric matrices ------------------------------------------------------------------------------------------------
@@ -208,10 +220,21 @@ def anchors(v):
     return (np.arange(v.shape[-2])[:, None] == first).astype(size.dtype)
 
 
+def well_posed(p, v):
+    """Return P, with derivative NaN where the vectors are nearly dependent: second derivatives have no digits there."""
+    if not isinstance(p, Boxed):
+        return p
+    plain = value(v)
+    dependent = ~(np.linalg.cond(plain, 1) < np.finfo(plain.dtype).eps ** -0.4)
+    if not dependent.any():
+        return p
+    return p + no_derivative(p, np.broadcast_to(np.asarray(dependent)[..., None, None], plain.shape))
+
+
 def eig_jvp(adot, y, a):
     """Return wdot = diag(P), P = V^-1 Adot V, and Vdot = V (F * P) without what would change lengths and phases."""
     w, v = y
-    p = np.linalg.solve(v, adot @ v)
+    p = well_posed(np.linalg.solve(v, adot @ v), v)
     u = v @ over_gaps(p, w)
     scale = real(np.add.reduce(conj(v) * u, axis=-2))
     if v.dtype.kind == "c":
@@ -232,7 +255,7 @@ def eig_vjp(ybar, y, a):
             at = anchors(v)
             ubar = ubar - at * (1j * np.imag(along) / np.add.reduce(at * v, axis=-2))[..., None, :]
         inner = over_gaps_adjoint(mT(v) @ ubar, w, wbar, vbar) + on_diagonal(wbar)
-    return np.linalg.solve(mT(v), standard(inner)) @ mT(v)
+    return well_posed(np.linalg.solve(mT(v), standard(inner)) @ mT(v), v)
 
 
 rule(eig, jvp=eig_jvp, vjp=eig_vjp)  # A V = V diag(w)
