@@ -100,6 +100,7 @@ class Boxed(Surface):
             "np.array or np.asarray",
             "build arrays from traced values with  np.array([x, y], like=x)  or  np.stack([x, y]);",
             "write into a traced buffer:  a = np.zeros(n, like=x); a[0] = x;",
+            "leave the code as it is, and differentiate  chainrule.adopt(f)  instead of f;",
             "take the plain value with  chainrule.value(x)  if no derivative is wanted.",
         )
 
@@ -109,6 +110,7 @@ class Boxed(Surface):
             "float(x), a function of the math module, or `a[i] = x` into a plain array",
             "use NumPy's function (np.sin(x) for math.sin(x));",
             "write into a traced buffer:  a = np.zeros(n, like=x); a[i] = x;",
+            "leave the code as it is, and differentiate  chainrule.adopt(f)  instead of f;",
             "take the plain value with  float(chainrule.value(x))  if no derivative is wanted.",
         )
 
