@@ -92,6 +92,45 @@ def test_second_derivatives_of_spectral_functions(a, modes):
         assert_allclose(found, want, atol=1e-12)
 
 
+EITHER = {  # with vectors, and without
+    "trace of a square": (
+        lambda a: np.trace(function_of(lambda w: w**2)(a)),
+        lambda a: np.sum((a + a.T) ** 2) / 4,
+    ),
+    "values and vectors": (
+        lambda a: np.sum(np.linalg.eigvalsh(a)) * weighted(function_of(lambda w: w))(a),
+        lambda a: np.trace(a) * np.sum(symmetric(WEIGHTS) * a),
+    ),
+    "projector onto all": (
+        lambda a: weighted(lambda a: np.linalg.eigh(a)[1] @ np.linalg.eigh(a)[1].T)(a),
+        lambda a: 0 * a[0, 0],
+    ),
+    "singular values": (lambda a: np.sum(np.linalg.svdvals(a) ** 4), lambda a: np.sum((a @ a.T) ** 2)),
+    "singular vectors": (
+        lambda a: weighted(lambda a: (lambda u, s, vh: (u * s**3) @ vh)(*np.linalg.svd(a)))(a),
+        weighted(lambda a: a @ a.T @ a),
+    ),
+    "general matrix": (lambda a: np.real(np.sum(np.linalg.eigvals(a) ** 3)), lambda a: np.trace(a @ a @ a)),
+    "product of norms": (
+        lambda a: (np.linalg.norm(a) * np.linalg.norm(a - np.eye(3))) ** 2,
+        lambda a: np.sum(a**2) * np.sum((a - np.eye(3)) ** 2),
+    ),
+}
+MORE = {**MATRICES, "zeros": np.zeros((3, 3)), "rank 1": 9 * np.outer(U, U), "close": np.diag([1, 1 + 1e-12, 2])}
+
+
+@pytest.mark.parametrize("a", MORE.values(), ids=MORE)
+@pytest.mark.parametrize("spectral, direct", EITHER.values(), ids=EITHER)
+def test_second_derivatives_are_right_or_nan(spectral, direct, a):
+    """Never finite and wrong; and right where all values are different."""
+    v = WEIGHTS
+    want = cr.hvp(direct, a, v)
+    by_reverse = cr.grad(lambda a: np.sum(cr.grad(spectral)(a) * v))(a)
+    for found in (cr.hvp(spectral, a, v), by_reverse):
+        if a is PLAIN or not np.isnan(found).any():
+            assert_allclose(found, want, atol=1e-8)
+
+
 @at_each
 def test_projectors_have_their_derivative_in_both_modes(a):
     """The blocks of Pdot between a group and the others are those of Adot, divided by the gaps; all others are 0."""
