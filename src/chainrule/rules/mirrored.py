@@ -22,13 +22,19 @@ def scipy_advice(module, name):
     """Return which function of SciPy's asks for a plain value, and what to write instead."""
     home = ".".join(module.split(".")[:2])
     part = home.rpartition(".")[2]
+    adopt = "leave the code as it is, and differentiate  chainrule.adopt(f)  instead of f;"
     plain = "take the plain value:  chainrule.value(x)  if no derivative is wanted."
     if home == "scipy.stats":
         return f"scipy.stats: {name}", (
             "use chainrule's, e.g.:  from chainrule.scipy.stats import norm;  norm.logpdf(x);",
             f"of the distributions, chainrule.scipy.stats has {', '.join(IN_MIRROR[home])};",
+            adopt,
             plain,
         )
     if name in IN_MIRROR.get(home, ()):
-        return f"{home}.{name}", (f"use chainrule's:  from chainrule.scipy import {part};  {part}.{name}(...);", plain)
+        return f"{home}.{name}", (
+            f"use chainrule's:  from chainrule.scipy import {part};  {part}.{name}(...);",
+            adopt,
+            plain,
+        )
     return f"{home}.{name}", ("write it with NumPy's functions, and what chainrule.scipy has;", plain)
