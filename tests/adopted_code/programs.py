@@ -100,7 +100,9 @@ def dtype_by_type(x):
 
 @program
 def lists_as_operands(x):
-    return np.sum([x, x**2]) + np.max([x, 0.1]) * np.linalg.norm([x, 2.0]) + np.dot([x, 1.0], [2.0, x])
+    joined = np.hstack([[x], [1.0, x]]) @ np.vstack(([x, 2], np.ones(2), [1.0, x]))
+    y = np.sum(joined) + np.concatenate(([x], [2.0]))[0] + np.sum([[x, 1], [2, x * x]])
+    return y * np.sum([x, x**2]) + np.max([x, 0.1]) * np.linalg.norm([x, 2.0]) + np.dot([x, 1.0], [2.0, x])
 
 
 @program

@@ -22,7 +22,9 @@ LEFT = frozenset({
     "__subclasshook__",
 })  # fmt: skip
 
-_changed = weakref.WeakKeyDictionary()  # class or module -> [how often adopted, {name: (before, after)}]
+_changed: weakref.WeakKeyDictionary[Any, Any] = (
+    weakref.WeakKeyDictionary()
+)  # class or module -> [how often adopted, {name: (before, after)}]
 
 
 def adopt(f: Adoptable) -> Adoptable:

@@ -91,19 +91,29 @@ def listing(original):
         try:
             return original(*args, **kwargs)
         except ConversionError:
-            if not is_traced([*args, *kwargs.values()]):
+            if not any(map(holds_list, [*args, *kwargs.values()])):
                 raise
-            given, named = [as_array(a) for a in args], {k: as_array(a) for k, a in kwargs.items()}
-            if all(a is b for a, b in zip(given, args, strict=True)) and all(named[k] is kwargs[k] for k in kwargs):
-                raise
-        return original(*given, **named)
+        try:  # a sequence of arrays, some of them lists
+            return original(*map(of_arrays, args), **{k: of_arrays(a) for k, a in kwargs.items()})
+        except ConversionError:
+            return original(*map(as_array, args), **{k: as_array(a) for k, a in kwargs.items()})
 
     return call
 
 
+def holds_list(x):
+    """Tell whether `x` is a list or tuple with a traced value in it."""
+    return x.__class__ in (list, tuple) and is_traced(x)
+
+
+def of_arrays(x):
+    """Return a list with the lists of traced values in it made arrays."""
+    return x.__class__(map(as_array, x)) if holds_list(x) else x
+
+
 def as_array(x):
     """Return a list of traced values as an array, anything else as it is."""
-    return joined(x) if x.__class__ in (list, tuple) and is_traced(x) else x
+    return joined(x) if holds_list(x) else x
 
 
 # -- Python's types, where they are called ---------------------------------------------------------------------

@@ -8,6 +8,7 @@ import functools
 import inspect
 import types
 import weakref
+from typing import Any
 
 from chainrule.adopt.session import ADOPTED, SELF_OF, Session, home_of, is_adopting
 from chainrule.adopt.state import here, holds_traced
@@ -16,7 +17,9 @@ from chainrule.engine.buffer import Buffer, plain
 
 SPARE = 8  # sessions kept for one function: as many as run at the same time
 
-_wrappers = weakref.WeakKeyDictionary()  # function -> weak reference to what `adopt` returned for it
+_wrappers: weakref.WeakKeyDictionary[Any, Any] = (
+    weakref.WeakKeyDictionary()
+)  # function -> weak reference to what `adopt` returned for it
 
 
 def adopted(f):
@@ -66,7 +69,7 @@ class Pool:
             self.spare.append(session)
 
 
-_pools = weakref.WeakKeyDictionary()  # function -> Pool
+_pools: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # function -> Pool
 
 
 def pool_of(f):

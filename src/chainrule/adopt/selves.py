@@ -11,10 +11,13 @@ import copy
 import copyreg
 import types
 import weakref
+from typing import Any
 
 from chainrule.adopt.snapshot import package_of
 
-_classes = weakref.WeakKeyDictionary()  # class -> weak reference to its adopted subclass
+_classes: weakref.WeakKeyDictionary[type, Any] = (
+    weakref.WeakKeyDictionary()
+)  # class -> weak reference to its adopted subclass
 _META = {type: None, abc.ABCMeta: None}  # metaclass -> that of adopted subclasses
 
 

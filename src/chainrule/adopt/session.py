@@ -17,6 +17,7 @@ import inspect
 import operator
 import types
 import weakref
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,9 @@ ADOPTING = "chainrule.adopt"  # stands in the builtins of twins, and tells their
 MANY = 500  # twins; a session that has made more is not used again
 
 SELF_OF = [lambda x: x]  # set by `adopting`: what stands for the object of an adopted method
-ADOPTED = weakref.WeakKeyDictionary()  # what `adopt` returned -> the function it was given
+ADOPTED: weakref.WeakKeyDictionary[Any, Any] = (
+    weakref.WeakKeyDictionary()
+)  # what `adopt` returned -> the function it was given
 
 
 def home_of(f):
