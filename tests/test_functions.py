@@ -8,7 +8,14 @@ import pytest
 
 import chainrule as cr
 import chainrule.numpy as cnp
-from chainrule.errors import ConversionError, NotDifferentiableError, UnsupportedArgumentError, UnsupportedFunctionError
+from chainrule.engine.boxed import CALL
+from chainrule.errors import (
+    ConversionError,
+    NotDifferentiableError,
+    OutArgumentError,
+    UnsupportedArgumentError,
+    UnsupportedFunctionError,
+)
 
 X = np.array([0.3, 0.7, -0.2])
 MODES = ("forward", "reverse")
@@ -288,6 +295,44 @@ def test_clip_as_a_method_of_a_plain_array_takes_traced_limits():
 def test_a_traced_number_is_a_scalar_to_chainrule_numpy():
     x = cr.Variable(X)
     assert [cnp.isscalar(v) for v in (x[0], cr.Variable(1.0), x, 2.0, X)] == [True, True, False, True, False]
+
+
+M = np.array([[0.5, 2.0, -1.0], [1.5, 0.25, 3.0], [-2.0, 1.0, 0.75]])
+ARGUMENTS = {  # all by position, or with out=None, as NumPy takes them
+    "trace": lambda x: np.trace(x, 1, 0, 1, float, None),
+    "trace method": lambda x: x.trace(0, 0, 1, None, None),
+    "ptp": lambda x: np.ptp(x, 0, None, True),
+    "nansum": lambda x: np.nansum(x, 1, float, None, True),
+    "nanprod": lambda x: np.nanprod(x, 0),
+    "nanvar": lambda x: np.nanvar(x, 0, None, None, 1, True),
+    "nanstd": lambda x: np.nanstd(x, 0, out=None, ddof=1),
+    "nancumsum": lambda x: np.nancumsum(x, 1, None, None),
+    "cumulative_sum": lambda x: np.cumulative_sum(x, axis=0, out=None),
+    "fft2": lambda x: np.abs(np.fft.fft2(x, None, (0, 1), "ortho", None)),
+    "hfft": lambda x: np.fft.hfft(x, 4, 0, None, None),
+}
+
+
+@pytest.mark.parametrize("name", [n for n in ARGUMENTS if n != "cumulative_sum" or hasattr(np, n)])
+def test_arguments_are_bound_by_position_as_numpy_does(name):
+    f = ARGUMENTS[name]
+    np.testing.assert_allclose(cr.value(f(cr.Variable(M))), f(M), rtol=1e-14, atol=1e-14)
+    np.testing.assert_allclose(slopes(f, M, "reverse"), differences(f, M), rtol=1e-6, atol=1e-8)
+
+
+def test_plain_destinations_are_refused_and_traced_ones_are_written():
+    x = cr.Variable(M)
+    for call in (np.ptp, np.nansum, np.trace, np.fft.fftn):
+        with pytest.raises(OutArgumentError, match=call.__name__):
+            call(x, out=np.zeros((), complex))
+    out = np.zeros((), like=x)
+    assert x.trace(out=out) is out
+    assert cr.value(out) == np.trace(M)
+
+
+def test_errors_of_wrong_arguments_name_the_function():
+    with pytest.raises(TypeError, match=r"^quantile\(\) got an unexpected keyword argument"):
+        CALL[np.quantile](cr.Variable(X), 0.5, wrong=1)
 
 
 def test_math_functions_are_not_taken_for_random_ones():

@@ -1,5 +1,7 @@
 """What happens when NumPy hands a call to us: the functions behind the table `boxed.CALL`, built at their first use."""
 
+import inspect
+import itertools
 import sys
 
 import numpy as np
@@ -32,7 +34,7 @@ def build(function):
             why = UNSUPPORTED.get(function) or UNSUPPORTED.get(name)
             raise UnsupportedFunctionError(name, *why) if why else NoRuleError(name)
     if entry.kind == "composite":
-        return entry.written
+        return composite_call(entry)
     if entry.kind == "constant":
         return constant_call(function)
     if entry.kind == "elementwise":
@@ -48,6 +50,33 @@ def build(function):
     if entry.kind == "bilinear":
         return with_keywords(entry, bilinear_call(entry))
     return rule_call(entry)
+
+
+def composite_call(entry):
+    """Return what a composite is written as; if it takes no ``out=`` and NumPy does, arguments are bound as NumPy's."""
+    written, fun = entry.written, entry.fun
+    try:
+        theirs, ours = inspect.signature(fun), inspect.signature(written)
+    except (TypeError, ValueError):  # a C function that tells no signature
+        return written
+    pairs = zip(theirs.parameters, ours.parameters, strict=False)
+    same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+    if isinstance(fun, np.ufunc) or "out" not in theirs.parameters or "out" in ours.parameters:
+        return written
+
+    unnamed = [n for n, p in theirs.parameters.items() if p.kind is p.POSITIONAL_ONLY]
+
+    def call(*args, **kwargs):
+        if len(args) <= same and "out" not in kwargs:
+            return written(*args, **kwargs)
+        named = theirs.bind(*args, **kwargs).arguments
+        out = named.pop("out", None)
+        if out is not None and not isinstance(out, Boxed):
+            raise OutArgumentError(entry.name)
+        y = written(*[named.pop(n) for n in unnamed if n in named], **named)
+        return y if out is None else into(out, y, entry.name)
+
+    return call
 
 
 def rule_call(rule):

@@ -393,6 +393,8 @@ def composite(*funs):
     """Declare functions by what they are written in: decorates a function of the same arguments, in plain NumPy."""
 
     def declare(written):
+        if "<locals>" in written.__qualname__:  # made in a loop: errors of wrong arguments shall name the function
+            written.__name__ = written.__qualname__ = funs[0].__name__
         for fun in funs:
             register(Composite(fun, written))
         return written
