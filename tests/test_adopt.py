@@ -5,6 +5,7 @@ code; what their derivatives should be, central differences of the plain code sa
 """
 
 import asyncio
+import cmath
 import concurrent.futures
 import copy
 import functools
@@ -203,6 +204,43 @@ def test_what_raises_in_plain_code_raises_in_adopted_code(f, x, error):
 def test_an_error_names_the_users_line():
     with pytest.raises(cr.errors.ConversionError, match=r"where: helpers.py:\d+ in scaled"):
         cr.grad(cr.adopt(helpers.through_a_list))(X)
+
+
+DATA = np.array([1.0, 2.0, 3.0])
+
+
+def written_into_data(x):
+    w = 2.0 * DATA
+    w[0] = x
+    return np.sum(w)
+
+
+def added_to_data(x):
+    w = 2.0 * DATA
+    w += x
+    return np.sum(w)
+
+
+LIMITS = [
+    written_into_data,
+    added_to_data,
+    lambda x: DATA.dot(np.array([x, x, 1.0])),
+    lambda x: np.array([x, 1.0]).tolist()[0],
+    lambda x: np.sum(x).item(),
+    lambda x: np.exp([x, 1.0])[0],
+    lambda x: sum(map(float, [x])),
+    lambda x: cmath.exp(x).real,
+    lambda x: np.multiply(x, DATA, out=np.array([1, 2, 3]))[0],
+    lambda x: functools.reduce(operator.add, [helpers.scaled(x)]),  # of another package
+]
+
+
+@pytest.mark.parametrize("f", LIMITS)
+def test_what_adopted_code_can_not_do_raises_and_loses_nothing(f):
+    with pytest.raises(cr.errors.ChainruleError, match="to go on"):
+        cr.grad(cr.adopt(f))(X)
+    with pytest.raises(cr.errors.ChainruleError, match="to go on"):
+        cr.jvp(cr.adopt(f), (X,), (1.0,))
 
 
 # -- functions of every kind ---------------------------------------------------------------------------------------
