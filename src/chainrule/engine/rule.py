@@ -23,6 +23,7 @@ gets the operands as one tuple, and returns one cotangent for each.
 """
 
 import inspect
+import sys
 
 import numpy as np
 
@@ -101,7 +102,8 @@ def full_name(fun):
         return "numpy.frompyfunc"
     module = getattr(fun, "__module__", None) or ("numpy" if type(fun).__name__ == "ufunc" else "")
     if type(fun).__name__ == "ufunc":
-        module = "numpy" if getattr(np, name, None) is fun else "scipy.special"
+        special = sys.modules.get("scipy.special")
+        module = "scipy.special" if hasattr(special, name) and getattr(np, name, None) is not fun else "numpy"
     return f"{module}.{name}" if module else name
 
 
