@@ -316,6 +316,10 @@ def test_generators_run_each_step_in_a_session():
     assert helpers.calls == 1
     assert next(steps) == 1
     assert steps.send(0.0) == 1.0
+    x = cr.Variable(0.5)
+    assert next(steps) == 2
+    steps.send(x).backward()
+    assert x.grad == pytest.approx(np.exp(0.5))
     steps.close()
     with pytest.raises(TypeError):
         cr.adopt(helpers.tally)(1)
@@ -327,6 +331,9 @@ def test_coroutines():
 
     assert cr.grad(run)(0.5) == pytest.approx(np.exp(0.5))
     assert run(0.5) == np.exp(0.5)
+    x = cr.Variable(0.5)
+    run(x).backward()
+    assert x.grad == pytest.approx(np.exp(0.5))
 
 
 @pytest.mark.parametrize("f", [helpers.of_scipy, helpers.vectorized, helpers.piecewise_and_along_axis])

@@ -1,5 +1,6 @@
 """A module of the package that others import from, in every way there is."""
 
+import asyncio
 import math
 
 import numpy as np
@@ -64,6 +65,7 @@ def tally():
 
 
 async def awaited(x):
+    await asyncio.sleep(0)
     a = np.zeros(1)
     a[0] = math.exp(x)
     return a[0]

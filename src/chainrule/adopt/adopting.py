@@ -22,9 +22,8 @@ LEFT = frozenset({
     "__subclasshook__",
 })  # fmt: skip
 
-_changed: weakref.WeakKeyDictionary[Any, Any] = (
-    weakref.WeakKeyDictionary()
-)  # class or module -> [how often adopted, {name: (before, after)}]
+# class or module -> [how often adopted, {name: (before, after)}]
+_changed: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 def adopt(f: Adoptable) -> Adoptable:

@@ -17,9 +17,8 @@ from chainrule.engine.buffer import Buffer, plain
 
 SPARE = 8  # sessions kept for one function: as many as run at the same time
 
-_wrappers: weakref.WeakKeyDictionary[Any, Any] = (
-    weakref.WeakKeyDictionary()
-)  # function -> weak reference to what `adopt` returned for it
+# function -> weak reference to what `adopt` returned for it
+_wrappers: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 def adopted(f):
@@ -69,7 +68,8 @@ class Pool:
             self.spare.append(session)
 
 
-_pools: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # function -> Pool
+# function -> Pool
+_pools: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 def pool_of(f):
@@ -118,85 +118,79 @@ def arguments(session, kwargs):
     return {k: session.argument(v) for k, v in kwargs.items()} if kwargs else kwargs
 
 
-class inside:
-    """Context in which a session is this thread's: around each step of a generator."""
-
-    __slots__ = ("before", "session")
-
-    def __init__(self, session):
-        self.session = session
-
-    def __enter__(self):
-        self.before = here.sessions, here.traced
-        here.sessions, here.traced = {**here.sessions, self.session.package: self.session}, True
-
-    def __exit__(self, *exc):
-        here.sessions, here.traced = self.before
-        self.session.flush()
-
-
-def stepwise(f):
-    """Return the adopted form of a generator function. A session is its own until it ends."""
-    pool = pool_of(f)
-
-    @functools.wraps(f)
-    def steps(*args, **kwargs):
-        session = pool.take(f)
-        try:
-            generator = session.entry(*map(session.argument, args), **arguments(session, kwargs))
-            yield from Steps(generator, session)
-        finally:
-            pool.give(session)
-
-    # the body runs at the first step; wrong arguments raise at the call, as in the original
-    signature = inspect.signature(f)
-
-    @functools.wraps(f)
-    def call(*args, **kwargs):
-        signature.bind(*args, **kwargs)
-        return steps(*args, **kwargs)
-
-    return call
-
-
 class Steps:
-    """A generator of which each step runs in a session."""
+    """A generator or coroutine of which each step runs in a session."""
 
-    def __init__(self, generator, session):
-        self.generator, self.session = generator, session
+    def __init__(self, generator, session, is_traced):
+        self.generator, self.session, self.traced = generator, session, is_traced
 
     def __iter__(self):
         return self
 
+    __await__ = __iter__
+
     def __next__(self):
-        with inside(self.session):
-            return unbuffered(next(self.generator))
+        return self.step(self.generator.send, None)
 
     def send(self, v):
         """Resume with a value."""
-        with inside(self.session):
-            return unbuffered(self.generator.send(v))
+        self.traced = self.traced or holds_traced([v])
+        return self.step(self.generator.send, v)
 
     def throw(self, *error):
         """Resume with an exception."""
-        with inside(self.session):
-            return unbuffered(self.generator.throw(*error))
+        return self.step(self.generator.throw, *error)
 
     def close(self):
-        """End the generator."""
-        with inside(self.session):
-            self.generator.close()
+        """End it."""
+        return self.step(self.generator.close)
+
+    def step(self, resume, *args):
+        """Run up to the next stop with the session as this thread's."""
+        before = here.sessions, here.traced
+        here.sessions = {**here.sessions, self.session.package: self.session}
+        here.traced = here.traced or self.traced
+        try:
+            return unbuffered(resume(*args))
+        finally:
+            here.sessions, here.traced = before
+            self.session.flush()
+
+
+def begun(session, args, kwargs):
+    """Begin a generator or coroutine in a session that is its own until it ends."""
+    is_traced = holds_traced(args) or holds_traced(kwargs.values()) or session.holds_traced()
+    generator = session.entry(*map(session.argument, args), **arguments(session, kwargs))
+    return Steps(generator, session, is_traced)
+
+
+def stepwise(f):
+    """Return the adopted form of a generator function."""
+    pool = pool_of(f)
+
+    def steps(session, generator):
+        try:
+            return (yield from generator)
+        finally:
+            pool.give(session)
+
+    @functools.wraps(f)
+    def call(*args, **kwargs):
+        session = pool.take(f)
+        return steps(session, begun(session, args, kwargs))
+
+    return call
 
 
 def awaited(f):
-    """Return the adopted form of a coroutine function. Adopted code that it awaits has sessions of its own."""
+    """Return the adopted form of a coroutine function."""
     pool = pool_of(f)
 
     @functools.wraps(f)
     async def call(*args, **kwargs):
         session = pool.take(f)
         try:
-            return unbuffered(await session.entry(*map(session.argument, args), **arguments(session, kwargs)))
+            return unbuffered(await begun(session, args, kwargs))
         finally:
             pool.give(session)
 

@@ -15,9 +15,8 @@ from typing import Any
 
 from chainrule.adopt.snapshot import package_of
 
-_classes: weakref.WeakKeyDictionary[type, Any] = (
-    weakref.WeakKeyDictionary()
-)  # class -> weak reference to its adopted subclass
+# class -> weak reference to its adopted subclass
+_classes: weakref.WeakKeyDictionary[type, Any] = weakref.WeakKeyDictionary()
 _META = {type: None, abc.ABCMeta: None}  # metaclass -> that of adopted subclasses
 
 

@@ -33,9 +33,8 @@ ADOPTING = "chainrule.adopt"  # stands in the builtins of twins, and tells their
 MANY = 500  # twins; a session that has made more is not used again
 
 SELF_OF = [lambda x: x]  # set by `adopting`: what stands for the object of an adopted method
-ADOPTED: weakref.WeakKeyDictionary[Any, Any] = (
-    weakref.WeakKeyDictionary()
-)  # what `adopt` returned -> the function it was given
+# what `adopt` returned -> the function it was given
+ADOPTED: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 def home_of(f):
