@@ -7,6 +7,7 @@ itself: both have one ``__dict__``. Of each base in the same package there is su
 """
 
 import abc
+import collections
 import copy
 import copyreg
 import types
@@ -17,7 +18,8 @@ from chainrule.adopt.snapshot import package_of
 
 # class -> weak reference to its adopted subclass
 _classes: weakref.WeakKeyDictionary[type, Any] = weakref.WeakKeyDictionary()
-_META = {type: None, abc.ABCMeta: None}  # metaclass -> that of adopted subclasses
+_recent: collections.deque = collections.deque(maxlen=64)  # keeps those alive that are in use
+_META: dict[type, Any] = {type: None, abc.ABCMeta: None}  # metaclass -> that of adopted subclasses
 
 
 def self_of(x, adopt_member, is_adopted):
@@ -76,6 +78,7 @@ def subclass(c, adopt_member):
         own |= {k: v for k, v in COPIES.items() if not hasattr(c, k)}
         known = metaclass(type(c))(c.__name__, (c, *bases), own)
         _classes[c] = weakref.ref(known)
+        _recent.append(known)
     return known
 
 
