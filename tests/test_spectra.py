@@ -465,6 +465,19 @@ def test_the_square_of_norms_of_lines_some_of_which_are_zero():
     assert_allclose(cr.hessian(f)(np.zeros((2, 2))).reshape(4, 4), 2 * np.eye(4), atol=1e-14)
 
 
+def test_the_square_of_a_standard_deviation_has_its_second_derivatives_at_zero():
+    x = np.array([[2.0, 2.0, 2.0], [1.0, 2.0, 3.0]])
+    want = np.zeros((2, 3, 2, 3))
+    for i in range(2):
+        want[i, :, i, :] = np.eye(3) - 1 / 3  # the variance is x^T (I - 1 1^T / n) x / (n - 1)
+    for mode in ("forward", "reverse"):
+        g = cr.grad(lambda x: np.sum(np.std(x, axis=1, ddof=1) ** 2))
+        assert_allclose(g(x)[1], [-1.0, 0.0, 1.0])
+        assert_allclose(cr.jacobian(g, mode=mode)(x), want, atol=1e-14)
+    assert_allclose(cr.grad(lambda x: np.sum(np.std(x, axis=1)))(x)[0], np.zeros(3))
+    assert not np.isfinite(cr.hessian(np.std)(np.ones(3))).all()
+
+
 def test_a_norm_of_negative_order_with_a_zero_entry_is_zero_with_derivative_zero():
     x = np.array([[1.0, 0.0], [1.0, 2.0]])
     with np.errstate(divide="ignore"):

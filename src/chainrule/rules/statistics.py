@@ -12,6 +12,7 @@ from chainrule.engine.rule import composite, rule
 from chainrule.engine.spec import cast_to, choose, primitive, real_part, shape_of, spec_of
 from chainrule.errors import OutArgumentError, UnsupportedArgumentError
 from chainrule.rules.elementwise import reciprocal_or_zero
+from chainrule.rules.norms import euclidean
 from chainrule.rules.reductions import HALF, SINGLE, axes_of, count, mean_adjoint, reduced, restore
 
 # -- var and std -------------------------------------------------------------------------------------------------------
@@ -86,6 +87,20 @@ rule(deviation_of, jvp=std_jvp, vjp=std_vjp)
 _NO = np._NoValue
 
 
+def at_zero(y, x, axis, ddof, keepdims):
+    """Return a standard deviation; where it is 0, as the length of the deviations, whose square is smooth there."""
+    zero = np.asarray(value(y) == 0)
+    if not zero.any() or spec_of(y).dtype == HALF:
+        return y
+    root = value(y).real.dtype.type(freedom(x, axis, ddof, True) ** 0.5)
+    length = euclidean(deviation(x, axis, True), axis, keepdims) / root
+    if zero.all():
+        return length
+    lines = np.broadcast_to(restore(zero, x, axis, keepdims), x.shape)
+    ramp = np.arange(value(x).size).reshape(x.shape).astype(value(x).dtype)  # has a derivative, which is not used
+    return np.where(zero, length, deviation_of(np.where(lines, ramp, x), axis=axis, ddof=ddof, keepdims=keepdims))
+
+
 def _written(fun, root):
     """Return np.var or np.std: the rule, or with a traced ``mean=`` the definition."""
 
@@ -99,7 +114,8 @@ def _written(fun, root):
         keepdims = keepdims is not _NO and keepdims
         where = True if where is _NO else where
         if mean is _NO or mean is None:
-            return fun(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where)
+            y = fun(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where)
+            return at_zero(y, a, axis, ddof, keepdims) if root and where is True and dtype is None else y
         if dtype is not None:
             raise UnsupportedArgumentError("numpy.var or numpy.std", "dtype", "is not supported together with mean=")
         d = a - mean
