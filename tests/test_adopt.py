@@ -309,6 +309,35 @@ def test_a_gradient_can_be_adopted():
     assert cr.adopt(gradient_of_cube)(X) == pytest.approx(3 * X**2)
 
 
+def test_a_function_that_calls_itself_another_is_of_its_own_package():
+    @functools.wraps(np.sum)
+    def f(x):
+        return math.sin(x)
+
+    @functools.wraps(helpers.scaled)
+    def g(x):
+        return math.exp(x)
+
+    assert cr.grad(cr.adopt(f))(X) == pytest.approx(np.cos(X))
+    assert cr.grad(cr.adopt(g))(X) == pytest.approx(np.exp(X))
+
+
+def decorator_of_another_package(f):
+    @functools.wraps(f)
+    def wrapper(x):
+        return 3 * f(x)
+
+    return wrapper
+
+
+def test_a_decorator_of_another_package_leads_to_the_function_inside():
+    f = decorator_of_another_package(helpers.scaled)
+    assert cr.grad(cr.adopt(f))(X) == pytest.approx(6 * np.cos(X))
+    both = cr.adopt(lambda x: f(x) + math.sin(x))  # of this package: the decorator is adopted, what it holds is not
+    with pytest.raises(cr.errors.ConversionError, match="in scaled"):
+        cr.grad(both)(X)
+
+
 def test_generators_run_each_step_in_a_session():
     steps = cr.adopt(helpers.tally)()
     assert next(steps) == 0

@@ -22,7 +22,7 @@ KINDS = frozenset(np.dtype(c).type for c in "bBhHiIlLqQefdgFDG")
 SCALARS = frozenset(name for name, kind in vars(np).items() if isinstance(kind, type) and kind in KINDS)
 
 # names by which code can reach globals that it does not name
-REFLECTIVE = frozenset({"globals", "locals", "vars", "dir", "eval", "exec", "compile", "__import__", "import_module"})
+REFLECTIVE = frozenset({"globals", "eval", "exec", "__globals__", "f_globals"})
 
 LOW_BIT = {"LOAD_GLOBAL": 1, "LOAD_METHOD": 0, "LOAD_ATTR": int(sys.version_info >= (3, 12))}  # a flag below the index
 
@@ -60,7 +60,7 @@ class Facts:
             elif i.opname in ("STORE_DEREF", "DELETE_DEREF"):
                 self.written.add(i.argval)
             elif i.opname in ("LOAD_ATTR", "LOAD_METHOD"):
-                self.reflective |= i.argval in REFLECTIVE and i.argval != "compile"  # re.compile is another
+                self.reflective |= i.argval in REFLECTIVE and i.argval.startswith(("__", "f_"))
                 if i.argval in SCALARS and before is not None:
                     self.bases.add(base_of(before))
             before = i

@@ -38,8 +38,27 @@ ADOPTED: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 def home_of(f):
-    """Return the top package of a function, or of the one inside it if it is a decorator's."""
-    return package_of(inspect.unwrap(f).__globals__.get("__name__"))
+    """Return the top package of a function, or of the one in its closure that it decorates."""
+    package = package_of(f.__globals__.get("__name__"))
+    inner = inspect.unwrap(f)
+    if type(inner) is types.FunctionType and inner is not f:
+        wrapped = package_of(inner.__globals__.get("__name__"))
+        if wrapped != package and any(leads_to(content(c), wrapped) for c in f.__closure__ or ()):
+            return wrapped
+    return package
+
+
+def leads_to(v, package, depth=5):
+    """Tell whether a function of another package, a decorator's say, holds one of this package in its closure."""
+    if type(v) is functools.partial:
+        v = v.func
+    if type(v) is CACHE:
+        v = v.__wrapped__
+    if type(v) is not types.FunctionType or not depth:
+        return False
+    if package_of(v.__globals__.get("__name__")) == package:
+        return True
+    return any(leads_to(content(c), package, depth - 1) for c in v.__closure__ or ())
 
 
 class Twin:
@@ -219,21 +238,9 @@ class Session:
             return ours
         own = package_of(home.get("__name__")) == package
         cells = f.__closure__ or ()
-        if not own and not any(self.leads_to(content(c), package) for c in cells):
+        if not own and not any(leads_to(content(c), package) for c in cells):
             return f
         return self.make(f, own, package)
-
-    def leads_to(self, v, package, depth=5):
-        """Tell whether a function of another package, a decorator's say, holds one of this package in its closure."""
-        if isinstance(v, functools.partial):
-            v = v.func
-        if issubclass(type(v), CACHE):
-            v = v.__wrapped__
-        if not issubclass(type(v), types.FunctionType) or not depth:
-            return False
-        if v in ADOPTED or package_of(v.__globals__.get("__name__")) == package:
-            return True
-        return any(self.leads_to(content(c), package, depth - 1) for c in v.__closure__ or ())
 
     def make(self, f, own, package):
         """Make the twin of a function: at once the function object, and later what it holds."""
@@ -251,7 +258,7 @@ class Session:
             }
             written, code, globals_ = facts.written, facts.twin(code, known), snapshot.values
         changes = [
-            name not in written and (issubclass(type(v), MAPPED) if own else self.leads_to(v, package))
+            name not in written and (issubclass(type(v), MAPPED) if own else leads_to(v, package))
             for name, v in zip(code.co_freevars, contents, strict=True)
         ]
         new = tuple([types.CellType() if changed else c for c, changed in zip(cells, changes, strict=True)])
