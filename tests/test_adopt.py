@@ -514,6 +514,15 @@ def test_eager_values_are_seen_in_arguments_objects_and_globals():
     cr.adopt(closed)(3.0).backward()
     assert w.grad == 3.0
 
+    def made_inside():
+        v = cr.Variable(2.0)
+        a = np.zeros(1)
+        a[0] = math.exp(v)
+        a[0].backward()
+        return v.grad
+
+    assert cr.adopt(made_inside)() == pytest.approx(np.exp(2.0))
+
 
 def test_a_cache_does_not_hand_traced_values_from_one_run_to_the_next():
     f = cr.adopt(programs.behind_a_cache)

@@ -71,7 +71,7 @@ class Snapshot:
             self.values.pop(name, None)
         else:
             self.values[name] = self.session.map(v, self.package)
-            self.traced |= isinstance(v, Boxed)
+            self.traced |= may_trace(v)
         if name in self.placed:
             self.placed[name] = self.values.get(name, MISSING)
         if name in PYTHON or name in SCALARS:
@@ -140,6 +140,13 @@ class Snapshot:
         v = self.session.map(getattr(self.module, name), self.package)
         self.session.settle()
         return v
+
+
+def may_trace(v):
+    """Tell whether a global is traced, or is what code makes traced values with: chainrule, `Variable`, `Dual`."""
+    if isinstance(v, type):
+        return issubclass(v, Boxed)
+    return isinstance(v, Boxed) or (type(v) is types.ModuleType and package_of(v.__name__) == "chainrule")
 
 
 class StandIn(types.ModuleType):
