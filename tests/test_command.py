@@ -270,7 +270,7 @@ def test_long_flat_expressions_are_no_problem():
 BAD_POINTS = [
     ("x", 0, "needs a name"),
     ("1", 0, "needs a name"),
-    ("x=", 2, "invalid syntax"),
+    ("x=", 2, "invalid syntax|expected argument value"),
     ("x=y", 2, "y has no value here"),
     ("x=1)+f(", 0, "no list of values"),
     ("x=1)(y=2", 0, "no list of values"),

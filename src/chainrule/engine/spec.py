@@ -119,10 +119,11 @@ def real_part(x):
 
 @primitive
 def choose(mask, x):
-    """Return `x` where `mask` holds and zero elsewhere, whatever `x` is there (NaN too)."""
+    """Return `x`, spread over the mask, where `mask` holds and zero elsewhere, whatever `x` is there (NaN too)."""
     if x.__class__ is np.ndarray and np.shape(mask) == x.shape:
         return np.where(mask, x, 0.0)
-    y = np.zeros(np.shape(x), getattr(x, "dtype", None) or np.dtype(type(x)))
+    shape = np.broadcast_shapes(np.shape(mask), np.shape(x))
+    y = np.zeros(shape, getattr(x, "dtype", None) or np.dtype(type(x)))
     np.copyto(y, x, where=mask)
     return y if y.ndim else y[()]
 

@@ -244,10 +244,18 @@ def _line(x, axis, dtype):
     return x, axis % len(x.shape)
 
 
+def divisible(y, x):
+    """Tell whether running products may be divided by their factors: no zeros, no overflow, digits to spare."""
+    plain, factors = value(y), value(x)
+    return plain.dtype != HALF and bool((factors != 0).all() and (plain != 0).all() and np.isfinite(plain).all())
+
+
 def cumprod_jvp(xdot, y, x, axis=None, dtype=None):
     """Doubling: after step d, entry k is the product of the d factors up to k, and its tangent goes along."""
     x, i = _line(x, axis, dtype)
     xdot, _ = _line(xdot, axis, dtype)
+    if divisible(y, x):
+        return y * np.cumsum(xdot / x, axis=i)
     d = 1
     while d < x.shape[i]:
         head, tail, before = _parts(x, i, d)
@@ -262,6 +270,8 @@ def cumprod_vjp(ybar, y, x, axis=None, dtype=None):
     """Doubling, backwards: each step was ``y[k] = x[k] * x[k - d]``."""
     shape = x.shape
     x, i = _line(x, axis, dtype)
+    if divisible(y, x):
+        return (backwards(np.cumsum(backwards(ybar * y, i), axis=i), i) / x).reshape(shape)
     steps = []
     d = 1
     while d < x.shape[i]:
@@ -337,7 +347,7 @@ def extremum_jvp(xdot, y, x, axis=None, keepdims=False, initial=None, where=True
 def extremum_vjp(ybar, y, x, axis=None, keepdims=False, initial=None, where=True):
     """Share among the entries that attain it."""
     hit, n = ties(y, x, axis, keepdims, initial, where)
-    return choose(hit, spread_to(over(restore(ybar, x, axis, keepdims), n), x.shape))
+    return choose(hit, over(restore(ybar, x, axis, keepdims), n))
 
 
 for _fun in {np.max, np.amax, np.min, np.amin, np.nanmax, np.nanmin}:
