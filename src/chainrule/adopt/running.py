@@ -73,7 +73,12 @@ _pools: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 def pool_of(f):
-    """Return the pool of a function, so that adopting it once more does not make its sessions anew."""
+    """Return the pool of a function, so that adopting it once more does not make its sessions anew.
+
+    That of a closure belongs to its adopted form alone: a closure that refers to itself would be kept alive by it.
+    """
+    if f.__closure__:
+        return Pool(home_of(f))
     if f not in _pools:
         _pools[f] = Pool(home_of(f))
     return _pools[f]

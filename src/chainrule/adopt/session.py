@@ -254,7 +254,7 @@ class Session:
             known = {
                 (kind, name)
                 for kind, name in filter(None, facts.bases)
-                if getattr((held if kind == "DEREF" else globals_).get(name), "__name__", None) == "numpy"
+                if (held if kind == "DEREF" else globals_).get(name) is np
             }
             written, code, globals_ = facts.written, facts.twin(code, known), snapshot.values
         changes = [
