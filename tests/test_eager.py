@@ -856,6 +856,56 @@ def test_a_small_workspace_may_be_overwritten_and_a_large_one_is_locked_meanwhil
     assert not fixed.flags.writeable
 
 
+@pytest.mark.parametrize(
+    "show",
+    [
+        lambda w: np.lib.stride_tricks.sliding_window_view(w, 1)[:, 0],
+        lambda w: np.lib.stride_tricks.as_strided(w, (w.size // 2,), (16,)),
+        lambda w: np.asarray(memoryview(w)),
+        lambda w: np.broadcast_arrays(w[:, None], np.zeros((1, 2)))[0],
+        lambda w: w.view(complex).imag,
+        lambda w: w.view([("a", float), ("b", float)])["a"],
+    ],
+    ids=["windows", "strided", "memoryview", "broadcast", "imaginary part", "field"],
+)
+@pytest.mark.parametrize("n", [4, 100_000])
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning", "error::FutureWarning")
+def test_a_workspace_reused_behind_a_view_never_changes_a_gradient(n, show):
+    def f(x):
+        work, total = np.zeros(n), 0.0
+        part = show(work)
+        for k in range(1, 4):
+            work[:] = k
+            total = total + np.sum(x * part)
+        return total
+
+    right_or_raises(lambda: cr.grad(f)(2.0), 6.0 * show(np.zeros(n)).size)
+
+
+def test_lists_of_axes_may_be_changed_after_the_call():
+    def f(x):
+        axes = ([1], [0])
+        y = np.tensordot(x, np.array([[1.0, 2.0], [3.0, 4.0]]), axes=axes)
+        axes[0][0] = axes[1][0] = 99
+        return np.sum(y)
+
+    assert_allclose(cr.grad(f)(np.zeros((3, 2))), [[3.0, 7.0]] * 3)
+
+
+@pytest.mark.parametrize("n", [4, 100_000])
+def test_memory_that_no_array_owns_may_be_overwritten(n):
+    memory = bytearray(8 * n)
+
+    def f(x):
+        work, total = np.frombuffer(memory), 0.0
+        for k in range(1, 4):
+            memory[:] = np.full(n, float(k)).tobytes()
+            total = total + np.sum(x * work)
+        return total
+
+    assert cr.grad(f)(2.0) == 6.0 * n
+
+
 # -- size ----------------------------------------------------------------------------------------------------------
 
 
