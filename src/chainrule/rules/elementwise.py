@@ -41,6 +41,60 @@ def power_db(y, a, b):
     return y * log_a
 
 
+class Ratio:
+    """A partial derivative num / den, which a cotangent or tangent g is multiplied by as ``(g * num) / den``.
+
+    The quotient alone may leave the range of floats where the product does not: in the second derivative of
+    ``log(sum(exp(x)))`` at 400 it is 1 / e**800, and meets e**400 twice.
+    """
+
+    __slots__ = ("den", "num")
+    __array_ufunc__ = None  # so that ``array * Ratio`` comes here
+
+    def __init__(self, num, den):
+        self.num, self.den = num, den
+
+    def __rmul__(self, g):
+        return g * self.num / self.den
+
+
+def divide_db(y, a, b):
+    """d/db a/b = -y / b. What a cotangent is multiplied by first, y, makes it that of log b, as large as f itself."""
+    if y.__class__ is float and b.__class__ is float:
+        ratio = -y / b
+        if 1e-290 < abs(ratio) < 1e290:
+            return ratio
+    return Ratio(-y, b)
+
+
+@primitive
+def over_length(a, b):
+    """Return a / hypot(a, b), the sine or cosine of an angle; 0 at the tip of the cone.
+
+    Its partial derivatives are products of such and 1 / hypot: nothing is squared that may overflow, and nothing
+    cancels, at any order. At the tip they are infinite, so a second derivative, which does not exist, comes out as NaN
+    and not as a finite number.
+    """
+    r = np.hypot(a, b)
+    return a / (r + (r == 0))
+
+
+def over_length_da(y, a, b):
+    """d/da a / h = (b / h)**2 / h, with h = hypot(a, b)."""
+    c = over_length(b, a)
+    return c * (c / np.hypot(a, b))
+
+
+def over_length_db(y, a, b):
+    """d/db a / h = -(a / h) (b / h) / h, with h = hypot(a, b)."""
+    return -y * (over_length(b, a) / np.hypot(a, b))
+
+
+def quotient_or_zero(a, r):
+    """Return a / r, and 0 where both are 0: 1 / r would overflow beside a tiny a."""
+    return a / (r + (value(r) == 0))
+
+
 @primitive
 def reciprocal_or_zero(x):
     """Return 1 / x, and 0 where x is 0.
@@ -53,8 +107,7 @@ def reciprocal_or_zero(x):
 
 def arctan2_partial(a, b):
     """Return a / (a**2 + b**2) without squaring: the squares of 1e200 overflow."""
-    r = reciprocal_or_zero(np.hypot(a, b))
-    return a * r * r
+    return quotient_or_zero(over_length(a, b), np.hypot(a, b))
 
 
 def share(a, b, scale=1):
@@ -104,14 +157,40 @@ def arctan_dx(y, x):
     return 1 / (1 + x * x)
 
 
+@primitive
+def one_minus_square(x):
+    """Return 1 - x**2 by its factors, exact near +-1; its derivative -2 x is exact near 0, where theirs cancel."""
+    return (1 - x) * (1 + x)
+
+
 def arc_root(x):
-    """Return sqrt(1 - x**2) by its factors: exact near +-1, without overflow, and on the plane cut as arcsin is.
+    """Return sqrt(1 - x**2), exact near +-1, and on the plane cut as arcsin is.
 
     On a cut the sign of a zero imaginary part tells the side; 1 - x and 1 + x would lose it.
     """
     if spec_of(x).kind == "c":
         return np.sqrt(-(x - 1)) * np.sqrt(x - -1)
-    return np.sqrt(1 - x) * np.sqrt(1 + x)
+    return np.sqrt(one_minus_square(x))
+
+
+def arctanh_dx(y, x):
+    """1 / (1 - x**2)."""
+    return 1 / (1 - x) / (1 + x) if spec_of(x).kind == "c" else 1 / one_minus_square(x)
+
+
+@primitive
+def sech_squared(x):
+    """Return 1 / cosh(x)**2 of real numbers, without overflow: 4 e / (1 + e)**2 with e = exp(-2 |x|)."""
+    e = np.exp(-2 * abs(x))
+    return 4 * e / ((1 + e) * (1 + e))
+
+
+def tanh_dx(y, x):
+    """1 - y**2; where that has lost two digits, 1 / cosh(x)**2 of real numbers."""
+    d = 1 - y * y
+    plain = value(d)
+    least = plain if plain.__class__ is not np.ndarray else np.minimum.reduce(plain, axis=None, initial=1)
+    return d if spec_of(x).kind == "c" or least > 0.01 else sech_squared(x)
 
 
 def arcsinh_dx(y, x):
@@ -126,7 +205,7 @@ def arcsinh_dx(y, x):
 elementwise(np.add,          lambda y, a, b: 1,                   lambda y, a, b: 1)
 elementwise(np.subtract,     lambda y, a, b: 1,                   lambda y, a, b: -1)
 elementwise(np.multiply,     lambda y, a, b: b,                   lambda y, a, b: a)
-elementwise(np.divide,       lambda y, a, b: 1 / b,               lambda y, a, b: -y / b,
+elementwise(np.divide,       lambda y, a, b: 1 / b,               divide_db,
             domain=((-2, 2), (0.3, 2)))
 elementwise(np.power,        power_da,                            power_db,        domain=((0.2, 3), (-2, 3)))
 elementwise(np.float_power,  power_da,                            power_db,        domain=((0.2, 3), (-2, 3)))
@@ -141,8 +220,8 @@ elementwise(np.reciprocal,   lambda y, x: -y * y,                 domain=(0.2, 4
 elementwise(np.sqrt,         lambda y, x: 0.5 / reached(y),       domain=(0.1, 4))
 elementwise(np.cbrt,         lambda y, x: 1 / (3 * y * y),        domain=(0.1, 4), complex=False)
 elementwise(np.fabs,         lambda y, x: np.sign(x),             domain=(0.1, 4), complex=False)
-elementwise(np.hypot,        lambda y, a, b: a * reciprocal_or_zero(y), lambda y, a, b: b * reciprocal_or_zero(y),
-            complex=False)
+elementwise(np.hypot,        lambda y, a, b: over_length(a, b),   lambda y, a, b: over_length(b, a), complex=False)
+elementwise(over_length,     over_length_da,                      over_length_db,  domain=(0.3, 2), complex=False)
 elementwise(reciprocal_or_zero, lambda y, x: -1 / (x * x),        domain=(0.2, 3))
 
 # -- exponentials and logarithms ---------------------------------------------------------------------------------------
@@ -168,10 +247,12 @@ elementwise(np.arctan2,      lambda y, a, b: arctan2_partial(b, a), lambda y, a,
             domain=(0.5, 2), complex=False)
 elementwise(np.sinh,         lambda y, x: bounded(np.cosh(x)))
 elementwise(np.cosh,         lambda y, x: bounded(np.sinh(x)))
-elementwise(np.tanh,         lambda y, x: 1 - y * y)
+elementwise(np.tanh,         tanh_dx)
+elementwise(sech_squared,    lambda y, x: -2 * np.tanh(x) * y,    complex=False)
 elementwise(np.arcsinh,      arcsinh_dx)
 elementwise(np.arccosh,      lambda y, x: 1 / (np.sqrt(x - 1) * np.sqrt(x - -1)), domain=(1.2, 4))  # x + 1 loses -0j
-elementwise(np.arctanh,      lambda y, x: 1 / (1 - x) / (1 + x),                  domain=(-0.9, 0.9))
+elementwise(np.arctanh,      arctanh_dx,                          domain=(-0.9, 0.9))
+elementwise(one_minus_square, lambda y, x: -2 * x)
 elementwise(np.deg2rad,      lambda y, x: DEGREE,                 complex=False)
 elementwise(np.radians,      lambda y, x: DEGREE,                 complex=False)
 elementwise(np.rad2deg,      lambda y, x: 1 / DEGREE,             complex=False)

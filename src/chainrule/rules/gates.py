@@ -10,7 +10,7 @@ import numpy as np
 
 from chainrule.engine.boxed import Boxed, value
 from chainrule.engine.rule import elementwise, select
-from chainrule.engine.spec import primitive
+from chainrule.engine.spec import primitive, spec_of
 
 
 def as_float(x):
@@ -78,8 +78,8 @@ def sigmoid(x: Any) -> Any:
 
     Notes
     -----
-    One node on the tape. The local derivative is ``y * (1 - y)``, computed as ``y * sigmoid(-x)``, which stays exact
-    to rounding where ``1 - y`` would cancel.
+    One node on the tape. The local derivative is ``y * (1 - y)``, computed as ``e / (1 + e)**2`` with e = exp(-abs(x)),
+    which stays exact to rounding where ``1 - y`` would cancel.
 
     Examples
     --------
@@ -100,8 +100,24 @@ def sigmoid(x: Any) -> Any:
     return np.where(negative, e, 1) / (1 + e)  # e is at most 1 in size, so nothing overflows
 
 
+@primitive
+def bell(x):
+    """Return the derivative of the sigmoid of real numbers, ``e / (1 + e)**2`` with e = exp(-|x|).
+
+    Its own derivative by this formula keeps its digits near 0, where that of y * (1 - y) cancels.
+    """
+    e = np.exp(-abs(x))
+    return e / ((1 + e) * (1 + e))
+
+
+def sigmoid_dx(y, x):
+    """y (1 - y), without cancellation."""
+    return y * sigmoid(-x) if spec_of(x).kind == "c" else bell(x)
+
+
 select(relu, lambda y, x: (positive(x),), nin=1, complex=False)
-elementwise(sigmoid, lambda y, x: y * sigmoid(-x))
+elementwise(sigmoid, sigmoid_dx)
+elementwise(bell, lambda y, x: -y * np.tanh(x / 2), complex=False)
 
 
 def positive(x):

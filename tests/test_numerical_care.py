@@ -1,0 +1,155 @@
+"""Numerical care: derivatives that exist come without NaN, overflow or loss of digits, to second order, in every mode.
+
+Expected values are closed forms, or derivatives that mpmath computes with hundreds of digits.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import chainrule as cr
+
+mpmath = pytest.importorskip("mpmath")
+
+MODES = {"reverse": cr.grad, "forward": lambda f: lambda x: cr.jvp(f, (x,), (1.0,))[1]}
+PAIRS = list(itertools.product(("reverse", "forward"), repeat=2))
+in_each_pair_of_modes = pytest.mark.parametrize("modes", PAIRS, ids="-then-".join)
+
+
+def hessian(f, x, modes):
+    """Return the matrix of second derivatives by the two modes, the inner one first."""
+    for mode in modes:
+        f = cr.jacobian(f, mode=mode)
+    return f(x)
+
+
+def check(f, x, gradient, second, modes, rtol=1e-13, atol=1e-15):
+    """Compare gradient and Hessian of a function of a vector with closed forms."""
+    x = np.array(x)
+    assert_allclose(cr.jacobian(f, mode=modes[0])(x), gradient, rtol=rtol, atol=atol)
+    assert_allclose(hessian(f, x, modes), second, rtol=rtol, atol=atol)
+
+
+def derivatives_by_mpmath(f, x, orders):
+    """Return the first derivatives of a function at a float, as floats."""
+    with mpmath.workdps(1000):
+        return [float(mpmath.diff(f, mpmath.mpf(x), n)) for n in range(1, orders + 1)]
+
+
+# -- functions of one number, far out and close to where formulas cancel -----------------------------------------------
+
+TINY, HUGE = (1e-300, 1e-30, 1e-9), (50.0, 1e7, 1e150, 1e307)
+WIDE = (*TINY, 1e-3, 0.3, 1.0, 3.0, *HUGE)
+BOTH = (*WIDE, *[-x for x in WIDE])
+SMALL = [x for x in BOTH if abs(x) < 1]
+TAILS = (-50.0, -20.0, -3.0, -1.0, -1e-9, 0.0, 1e-9, 1.0, 3.0, 20.0, 50.0)
+
+
+def sigmoid(t):
+    return 1 / (1 + mpmath.exp(-t))
+
+
+def tail(t):
+    """log(1 + e**t), whose digits far below 0 are those of e**t."""
+    return mpmath.log1p(mpmath.exp(t))
+
+
+FUNCTIONS = {
+    "arcsinh": (np.arcsinh, mpmath.asinh, BOTH),
+    "arctan": (np.arctan, mpmath.atan, BOTH),
+    "arctanh": (np.arctanh, mpmath.atanh, (*SMALL, 1 - 1e-12)),
+    "arcsin": (np.arcsin, mpmath.asin, (*SMALL, 1 - 1e-12, -1 + 1e-12)),
+    "arccos": (np.arccos, mpmath.acos, (*SMALL, 1 - 1e-12, -1 + 1e-12)),
+    "arccosh": (np.arccosh, mpmath.acosh, (1 + 1e-12, 3.0, *HUGE)),
+    "expm1": (np.expm1, mpmath.expm1, (*SMALL, -50.0, -700.0)),
+    "log1p": (np.log1p, mpmath.log1p, (*SMALL, *HUGE)),
+    "hypot beside 3": (lambda x: np.hypot(x, 3.0), lambda x: mpmath.sqrt(x * x + 9), BOTH),
+    "hypot beside 1e200": (
+        lambda x: np.hypot(x, 1e200),
+        lambda x: mpmath.sqrt(x * x + mpmath.mpf(1e200) ** 2),
+        (*BOTH, 1e200),
+    ),
+    "arctan2(x, 1)": (lambda x: np.arctan2(x, 1.0), lambda x: mpmath.atan2(x, 1), BOTH),
+    "arctan2(1, x)": (lambda x: np.arctan2(1.0, x), lambda x: mpmath.atan2(1, x), BOTH),
+    "arctan2(1e200, x)": (lambda x: np.arctan2(1e200, x), lambda x: mpmath.atan2(mpmath.mpf(1e200), x), (1e200, 1e150)),
+    "tanh": (np.tanh, mpmath.tanh, (*TAILS, 300.0, -700.0)),
+    "sigmoid": (cr.sigmoid, sigmoid, (*TAILS, 300.0, -700.0)),
+    "softplus": (lambda x: np.logaddexp(0.0, x), tail, (*TAILS, 300.0, -700.0)),
+    "log of a sigmoid": (lambda x: -np.logaddexp(-x, 0.0), lambda t: -tail(-t), (*TAILS, 300.0, -700.0)),
+    "sinc": (np.sinc, lambda t: mpmath.sin(mpmath.pi * t) / (mpmath.pi * t), (1e-9, 1e-4, 0.3, 1.5)),
+}
+
+
+@in_each_pair_of_modes
+@pytest.mark.parametrize(("f", "exact", "points"), FUNCTIONS.values(), ids=FUNCTIONS)
+def test_two_derivatives_keep_their_digits(f, exact, points, modes):
+    inner, outer = (MODES[m] for m in modes)
+    for x in points:
+        first, second = derivatives_by_mpmath(exact, x, 2)
+        rtol = 1e-12 if f is np.sinc else 2e-13
+        assert_allclose(inner(f)(x), first, rtol=rtol, atol=1e-307, err_msg=f"x = {x}")
+        assert_allclose(outer(inner(f))(x), second, rtol=rtol, atol=1e-307, err_msg=f"x = {x}")
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize(
+    "name", ["arcsin", "arctanh", "tanh", "sigmoid", "hypot beside 3", "arctan2(1, x)", "softplus"]
+)
+def test_derivatives_of_narrow_floats_are_as_narrow(name, dtype):
+    f, exact, _ = FUNCTIONS[name]
+    x = np.array([0.25, 0.5], dtype)
+    want = np.array([derivatives_by_mpmath(exact, float(t), 2) for t in x])
+    g = cr.elementwise_grad(f)(x)
+    h = cr.elementwise_grad(cr.elementwise_grad(f))(x)
+    assert g.dtype == h.dtype == cr.jvp(f, (x,), (x,))[1].dtype == dtype
+    assert_allclose(np.stack([g, h], -1), want, rtol=8 * np.finfo(dtype).eps)
+
+
+def test_length_of_subnormal_numbers_has_a_direction():
+    x = 2.0**-1060  # a power of two, so that 3 x, 4 x and 5 x are exact
+    for mode in ("reverse", "forward"):
+        g = cr.jacobian(lambda v: np.hypot(v[0], v[1]), mode=mode)(np.array([3 * x, 4 * x]))
+        assert_allclose(g, [0.6, 0.8], rtol=1e-3)  # of their few bits
+    assert cr.grad(lambda t: np.arctan2(t, 0.0))(x) == 0.0
+
+
+# -- quotients of huge and of tiny numbers -----------------------------------------------------------------------------
+
+
+def softmax_of(x):
+    p = np.exp(x - np.max(x))
+    p /= np.sum(p)
+    return p, np.diag(p) - np.outer(p, p)
+
+
+@in_each_pair_of_modes
+@pytest.mark.parametrize("shift", [-700.0, -400.0, -100.0, 0.0, 340.0, 400.0, 700.0])
+def test_second_derivatives_of_a_quotient_of_huge_or_tiny_exponentials(shift, modes):
+    """Where e**x is far from overflow, but its square is not."""
+    x = shift + np.array([0.3, 1.0, -2.0])
+    p, second = softmax_of(x)
+    check(lambda x: np.log(np.sum(np.exp(x))), x, p, second, modes, rtol=1e-11, atol=1e-12)
+    # of p0 = exp(log p0), with log p0 having the gradient e0 - p and the Hessian -second
+    e = np.array([1.0, 0.0, 0.0]) - p
+    want = p[0] * (np.outer(e, e) - second)
+    check(lambda x: np.exp(x[0]) / np.sum(np.exp(x)), x, p[0] * e, want, modes, rtol=1e-11, atol=1e-12)
+
+
+@in_each_pair_of_modes
+@pytest.mark.parametrize("x", [-600.0, -360.0, 360.0, 600.0])
+def test_logarithm_of_a_hyperbolic_cosine_becomes_straight(x, modes):
+    inner, outer = (MODES[m] for m in modes)
+    f = lambda x: np.log(np.cosh(x))
+    assert_allclose(inner(f)(x), np.sign(x), rtol=1e-15)
+    assert abs(outer(inner(f))(x)) < 1e-11
+
+
+@in_each_pair_of_modes
+def test_second_derivative_of_logsumexp_in_single_precision(modes):
+    x = np.array([60.3, 61.0, 58.0], np.float32)
+    p, second = softmax_of(x.astype(float))
+    found = hessian(lambda x: np.log(np.sum(np.exp(x))), x, modes)
+    assert found.dtype == np.float32
+    assert_allclose(found, second, atol=1e-5)
