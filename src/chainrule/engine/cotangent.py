@@ -64,7 +64,7 @@ class Scatter:
         if other.__class__ is Accumulator:
             return other + self
         if other.__class__ is Scatter:
-            return Accumulator(self.dense(), self.spec) + other
+            return Accumulator(self.dense(), self.spec, [self.index]) + other
         return self.dense() + (other.dense() if other.__class__ is Masked else other)
 
     def __radd__(self, other):
@@ -75,17 +75,23 @@ class Accumulator:
     """A dense sum of `Scatter`s, owned by one node of one backward pass: later ones are written into it.
 
     A pullback with the attribute `takes_sums` gets the Accumulator itself, and may write to it and hand it on.
+    `places` are the indices that were read; None if something else was added.
     """
 
-    __slots__ = ("spec", "value")
+    __slots__ = ("places", "spec", "value")
     __array_ufunc__ = None
 
-    def __init__(self, value, spec):
-        self.value, self.spec = value, spec
+    def __init__(self, value, spec, places=None):
+        self.value, self.spec, self.places = value, spec, places
 
     def touched(self):
-        """Return the mask: which entries were read is not kept, so all."""
-        return np.ones(self.spec.shape, bool)
+        """Return the mask of the entries that were read."""
+        if self.places is None:
+            return np.ones(self.spec.shape, bool)
+        mask = np.zeros(self.spec.shape, bool)
+        for index in self.places:
+            mask[index] = True
+        return mask
 
     def dense(self):
         """Return the cotangent as an array."""
@@ -93,11 +99,14 @@ class Accumulator:
 
     def __add__(self, other):
         if other.__class__ is Scatter:
+            if self.places is not None:
+                self.places.append(other.index)
             if isinstance(other.value, Boxed) or isinstance(self.value, Boxed):
                 self.value = ADD_INTO[0](self.value, other.index, other.value)
             else:
                 ADD_AT[0](self.value, other.index, other.value)
             return self
+        self.places = None
         if other.__class__ is Masked or other.__class__ is Accumulator:
             other = other.dense()
         if isinstance(other, Boxed) or isinstance(self.value, Boxed):

@@ -171,11 +171,12 @@ def masked_pull(node, ybar, saved):
 
     Elementwise rules multiply by a partial derivative that may be infinite where the choice went elsewhere: their
     result is selected by the mask again. Linear rules carry the mask along: it is pulled back as weights that can't
-    cancel. Other rules mix entries, and the mask ends there.
+    cancel. So do rules that take averages of entries, and products, whose factors count as not zero (0 * inf in a
+    product is honest). Other rules mix entries, and the mask ends there.
     """
     rule = node.rule
     kind = rule.kind
-    if kind not in ("elementwise", "select", "linear", "gather"):
+    if kind == "constant" or (kind == "rule" and not rule.takes):
         return node.pull(ybar.value, saved)
     mask = ybar.mask
     parents = node.parents
@@ -196,7 +197,11 @@ def masked_pull(node, ybar, saved):
         return node.pull.masked(ybar.value, saved, mask)
     xbars = node.pull(ybar.value, saved)
     probe = np.where(mask, 1.0 + np.arange(mask.size).reshape(mask.shape) * 0.6180339887498949 % 1.0, 0.0)
-    traces = node.pull(probe, tuple([value(s) if isinstance(s, Boxed) else s for s in saved]))
+    probe = probe if probe.shape else probe[()]
+    plain = [value(s) if isinstance(s, Boxed) else s for s in saved]
+    if kind == "bilinear":
+        plain = [np.ones_like(s) if isinstance(s, np.ndarray) else s for s in plain]
+    traces = node.pull(probe, tuple(plain))
     out = []
     for x, t in zip(xbars, traces, strict=True):
         x = x.dense() if hasattr(x, "dense") else x

@@ -18,7 +18,7 @@ import numpy as np
 
 from chainrule.engine import level as _level
 from chainrule.engine.boxed import Boxed
-from chainrule.engine.cotangent import LAZY, Accumulator, Masked, Slots
+from chainrule.engine.cotangent import LAZY, Accumulator, Masked, Scatter, Slots
 from chainrule.engine.pulls import float_residuals, pulled
 
 tick = itertools.count().__next__
@@ -97,9 +97,10 @@ def pull_back(node, seed, *, record=None, visit=None, masks=None):
 
     `masks` tells whether the cotangents of a choice carry their mask along (see `cotangent.Masked`). What a mask
     prevents is 0 * inf in a branch that was not taken, and that NaN reaches the leaves, unless a further choice drops
-    it. So where nothing is recorded, the pass is run without masks, and only if a leaf comes out NaN once more, then
-    with a mask at every cotangent: what indexing, writes and other linear functions leave out stays zero, too. Where
-    something is recorded (`record`, or boxed cotangents), derivatives of this pass need the selections of choices.
+    it. So where nothing is recorded, the pass is run without masks. Where something is recorded (`record`, or boxed
+    cotangents), derivatives of this pass need the selections, and choices and single reads have masks. If a leaf comes
+    out NaN, the pass is run once more with a mask at every cotangent: what writes, maxima and linear functions leave
+    out stays zero, too.
     """
     if masks is None:
         seeds = seed if isinstance(seed, list) else (seed,)
@@ -114,9 +115,11 @@ NONE, CHOICES, ALL = 0, 1, 2  # which cotangents carry masks in a pass
 
 
 def has_nan(x):
-    """Tell whether an entry of a plain value is NaN; in most cases the sum tells that none is."""
-    if isinstance(x, Boxed):
-        return False
+    """Tell whether an entry of a value is NaN, or of its tangent; in most cases the sum tells that none is."""
+    while isinstance(x, Boxed):
+        if hasattr(x, "tangent") and has_nan(x.tangent):
+            return True
+        x = x.data
     total = np.add.reduce(x, axis=None) if x.__class__ is np.ndarray else x
     return not abs(total) < np.inf and bool(np.isnan(x).any())
 
@@ -138,7 +141,7 @@ def one_pass(node, seed, record, visit, masks):
                 if ybar is None:
                     continue
                 parents = n.parents
-                if masks == ALL:
+                if masks == ALL or (masks and parents and ybar.__class__ is Scatter):
                     ybar = masked(ybar)
                 elif (
                     ybar.__class__ in lazy
@@ -168,7 +171,7 @@ def one_pass(node, seed, record, visit, masks):
                         if p is not None and xbar is not None:
                             bars[p] = take(p) + xbar if p in bars else xbar
                 ybar = xbar = xbars = None  # locals count as owners of what they hold
-            nan = masks == NONE and any(has_nan(x) for x in leaves.values())
+            nan = masks != ALL and any(has_nan(x) for x in leaves.values())
     finally:
         _level.release_gc()
     return leaves, nan

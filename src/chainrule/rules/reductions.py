@@ -351,7 +351,7 @@ def extremum_vjp(ybar, y, x, axis=None, keepdims=False, initial=None, where=True
 
 
 for _fun in {np.max, np.amax, np.min, np.amin, np.nanmax, np.nanmin}:
-    rule(_fun, jvp=extremum_jvp, vjp=extremum_vjp)
+    rule(_fun, jvp=extremum_jvp, vjp=extremum_vjp, takes=True)
 
 
 @composite(np.ptp)

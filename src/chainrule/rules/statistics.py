@@ -154,7 +154,7 @@ def nanmean_vjp(ybar, y, x, axis=None, dtype=None, keepdims=False, where=True):
     return mean_adjoint(ybar, y, x, axis, dtype, keepdims, given(x) & where)
 
 
-rule(np.nanmean, jvp=nanmean_jvp, vjp=nanmean_vjp)
+rule(np.nanmean, jvp=nanmean_jvp, vjp=nanmean_vjp, takes=True)
 
 
 @composite(np.nansum)
@@ -289,8 +289,8 @@ def median_vjp(ybar, y, x, axis=None, keepdims=False, leave_nan=False):
     return quantile_vjp(ybar, y, x, 0.5, axis, keepdims, "linear", leave_nan)
 
 
-rule(quantile_of, jvp=quantile_jvp, vjp=quantile_vjp)
-rule(median_of, jvp=median_jvp, vjp=median_vjp)
+rule(quantile_of, jvp=quantile_jvp, vjp=quantile_vjp, takes=True)
+rule(median_of, jvp=median_jvp, vjp=median_vjp, takes=True)
 
 
 # methods continuous in q, with a and b: among n entries the quantile has the number n q + a + q (1 - a - b) - 1
