@@ -153,3 +153,81 @@ def test_second_derivative_of_logsumexp_in_single_precision(modes):
     found = hessian(lambda x: np.log(np.sum(np.exp(x))), x, modes)
     assert found.dtype == np.float32
     assert_allclose(found, second, atol=1e-5)
+
+
+# -- what is not taken stays an exact zero -----------------------------------------------------------------------------
+
+
+def overwritten(x):
+    y = np.sqrt(x)
+    y[x <= 0] = 0.0
+    return np.sum(y)
+
+
+def two_reads(x):
+    y = np.sqrt(x)
+    return y[1] * y[1]
+
+
+ROOT = ([0.0, 4.0], [0.0, 0.25], [[0.0, 0.0], [0.0, -1 / 32]])  # of sqrt(x1), which is what all of these are
+ENTRY = np.array([[1.0, 2.0], [3.0, 1.0]])
+LEFT_OUT = {
+    "where": lambda x: np.sum(np.where(x > 0, np.sqrt(x), 0.0)),
+    "where, then a product of matrices": lambda x: np.ones(2) @ np.where(x > 0, np.sqrt(x), 0.0),
+    "where, then prod": lambda x: np.prod(np.where(x > 0, np.sqrt(x), 1.0)),
+    "where, then einsum": lambda x: np.einsum("i,i", np.where(x > 0, np.sqrt(x), 0.0), np.ones(2)),
+    "select": lambda x: np.sum(np.select([x > 0], [np.sqrt(x)], 0.0)),
+    "piecewise": lambda x: np.sum(np.piecewise(x, [x > 0], [np.sqrt, 0.0])),
+    "clip": lambda x: np.sum(np.clip(np.sqrt(x), 0.5, None)),
+    "maximum": lambda x: np.sum(np.maximum(np.sqrt(x), 0.5)),
+    "relu": lambda x: np.sum(cr.relu(np.sqrt(x) - 0.5)),
+    "nan_to_num": lambda x: np.sum(np.nan_to_num(np.where(x > 0, 1.0, np.nan) * np.sqrt(x))),
+    "a mask as index": lambda x: np.sum(np.sqrt(x)[x > 0]),
+    "an index": lambda x: np.sqrt(x)[1],
+    "a slice": lambda x: np.sum(np.sqrt(x)[1:]),
+    "take": lambda x: np.take(np.sqrt(x), 1),
+    "two reads": lambda x: two_reads(x) / np.sqrt(x[1]),
+    "a write": overwritten,
+    "sum(where=)": lambda x: np.sum(np.sqrt(x), where=x > 0),
+    "nansum": lambda x: np.nansum(np.where(x > 0, 1.0, np.nan) * np.sqrt(x)),
+    "nanmean": lambda x: np.nanmean(np.where(x > 0, 1.0, np.nan) * np.sqrt(x)),
+    "sort": lambda x: np.sort(np.sqrt(x))[-1],
+    "max": lambda x: np.max(np.sqrt(x)),
+    "min": lambda x: -np.min(-np.sqrt(x)),
+    "nanmax": lambda x: np.nanmax(np.sqrt(x)),
+    "quantile": lambda x: np.quantile(np.sqrt(x), 1.0),
+    "median": lambda x: np.median(np.concatenate([np.sqrt(x), [9.0]])),
+    "a row of a product of matrices": lambda x: (np.sqrt(x)[:, None] @ np.ones((1, 1)))[1, 0],
+    "max of columns, then a sum": lambda x: np.sum(np.max(np.sqrt(x)[:, None] * np.ones(1), axis=0)),
+}
+
+
+@in_each_pair_of_modes
+@pytest.mark.parametrize("f", LEFT_OUT.values(), ids=LEFT_OUT)
+def test_an_infinite_slope_of_what_is_left_out_does_not_count(f, modes):
+    check(f, *ROOT, modes)
+
+
+@in_each_pair_of_modes
+def test_an_infinite_curvature_of_what_is_left_out_does_not_count(modes):
+    for f in (lambda x: (x**1.5)[1], lambda x: np.sum(np.where(x > 0, x**1.5, 0.0))):
+        check(f, [0.0, 4.0], [0.0, 3.0], [[0.0, 0.0], [0.0, 0.375]], modes)
+
+
+@in_each_pair_of_modes
+@pytest.mark.filterwarnings("ignore:.*encountered:RuntimeWarning")  # of log(0), as in the plain run
+def test_zero_times_infinity_is_told_from_what_is_left_out(modes):
+    x_log_x = lambda x: np.sum(np.where(x > 0, x * np.log(x), 0.0))
+    check(x_log_x, [0.0, 2.0], [0.0, 1 + np.log(2.0)], [[0.0, 0.0], [0.0, 0.5]], modes)
+    check(lambda x: np.sum(x * np.sin(x)), [0.0], [0.0], [[2.0]], modes)
+    # sqrt(x)**2 and 0 * sqrt(x): NaN, or what is true (1 and 0), and never 0 for 1
+    for f in (lambda x: np.sqrt(x) ** 2, lambda x: np.sqrt(x) * np.sqrt(x), lambda x: np.cbrt(x) ** 3):
+        g = MODES[modes[0]](f)(0.0)
+        assert np.isnan(g) or g == 1.0
+
+
+def test_eager_gradients_leave_out_what_is_left_out():
+    for f in LEFT_OUT.values():
+        x = cr.Variable(np.array([0.0, 4.0]))
+        f(x).backward()
+        assert_allclose(x.grad, [0.0, 0.25], rtol=1e-13)
