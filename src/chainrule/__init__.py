@@ -16,6 +16,8 @@ from chainrule.engine.variable import Variable
 from chainrule.rules.gates import relu, sigmoid
 from chainrule.testing import check_grads
 from chainrule.transforms import (
+    custom_jvp,
+    custom_vjp,
     elementwise_grad,
     grad,
     hessian,
@@ -35,6 +37,8 @@ __all__ = [
     "Variable",
     "adopt",
     "check_grads",
+    "custom_jvp",
+    "custom_vjp",
     "elementwise_grad",
     "explain",
     "extend",

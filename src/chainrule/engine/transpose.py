@@ -1,4 +1,4 @@
-"""Forward mode from a pullback: the pullback is linear in its cotangent, and the pushforward is its transpose."""
+"""One mode from the other: a pullback is linear in its cotangent, and the pushforward is its transpose; and back."""
 
 import numpy as np
 
@@ -10,12 +10,18 @@ from chainrule.engine.tape import BUFFER, Node, leaf, pull_back
 from chainrule.engine.variable import Variable
 from chainrule.errors import NotDifferentiableError
 
+REVERSE = (
+    "use reverse mode (chainrule.grad, chainrule.vjp);",
+    "move what is not linear (clipping, say) out of it.",
+)
 
-def transposed(pull, xdots, outputs, name):
+
+def transposed(pull, xdots, outputs, name, given="gradient", lost="forward mode", advice=REVERSE):
     """Return the tangents of `outputs`, given those of the inputs and ``pull(*ybars) -> xbars``.
 
     The pullback is recorded at some cotangent, and pulled back. Which one does not matter, if it is linear; so it is
-    taken without any pattern, and <xdot, B w> = <ydot, w> is checked for it, which fails if it is not.
+    taken without any pattern, and <xdot, B w> = <ydot, w> is checked for it, which fails if it is not. Any linear map
+    is transposed in this way; `given`, `lost` and `advice` say in the error what it is given and what fails without it.
     """
     specs = [spec_of(v) for v in outputs]
     nodes = [leaf() for _ in specs]
@@ -32,7 +38,12 @@ def transposed(pull, xdots, outputs, name):
             found = pull_back(join, [d for _, d in pairs])
         ydots = [found[n] if n in found else zeros_of(s) for n, s in zip(nodes, specs, strict=True)]
         ydots = tuple([t.dense() if t.__class__ in LAZY else t for t in ydots])
-    check_linear(name, *([value(v) for v in vs] for vs in (bars, xdots, ws, ydots)))
+    if not is_linear(*([value(v) for v in vs] for vs in (bars, xdots, ws, ydots))):
+        raise NotDifferentiableError(
+            f"{name} is not linear in the {given} it is given (or takes its value out of the computation), so there is "
+            f"no {lost}.",
+            *advice,
+        )
     return ydots
 
 
@@ -46,8 +57,8 @@ def generic(spec):
     return entries if spec.shape else entries[()]
 
 
-def check_linear(name, bars, xdots, ws, ydots):
-    """Raise unless <xdot, B w> = <B^T xdot, w>, in real parts: a map to real values is linear over the reals only."""
+def is_linear(bars, xdots, ws, ydots):
+    """Tell whether <xdot, B w> = <B^T xdot, w>, in real parts: a map to real values is linear over the reals only."""
 
     def products(left, right):
         pairs = zip(left, right, strict=True)
@@ -59,10 +70,4 @@ def check_linear(name, bars, xdots, ws, ydots):
         gap = abs(np.sum(left) - np.sum(right))
     dtypes = [np.asarray(v).dtype for v in (*bars, *ws)]
     eps = max([float(np.finfo(d).eps) for d in dtypes if d.kind in "fc"], default=0.0)
-    if np.isfinite(scale) and gap > 1e4 * eps * scale:
-        raise NotDifferentiableError(
-            f"{name} is not linear in the gradient it is given (or takes its value out of the computation), so there "
-            "is no forward mode.",
-            "use reverse mode (chainrule.grad, chainrule.vjp);",
-            "move what is not linear (clipping, say) out of it.",
-        )
+    return not np.isfinite(scale) or gap <= 1e4 * eps * scale
