@@ -49,11 +49,17 @@ def nan_last(first, second, a, b):
     return shares(first | (q & ~p), second | (p & ~q), np.asarray(a == b) | (p & q))
 
 
+def ordered(x):
+    """Return a plain value that can be compared: NumPy orders complex numbers, Python does not."""
+    x = value(x)
+    return np.complex128(x) if x.__class__ is complex else x
+
+
 def larger(complete):
     """Return the weights of a maximum."""
 
     def weights(y, a, b):
-        a, b = value(a), value(b)
+        a, b = ordered(a), ordered(b)
         return complete(a > b, a < b, a, b)
 
     return weights
@@ -63,7 +69,7 @@ def smaller(complete):
     """Return the weights of a minimum."""
 
     def weights(y, a, b):
-        a, b = value(a), value(b)
+        a, b = ordered(a), ordered(b)
         return complete(a < b, a > b, a, b)
 
     return weights
@@ -167,7 +173,7 @@ def bind_clip(a, a_min=_NOT_GIVEN, a_max=_NOT_GIVEN, out=None, *, min=_NOT_GIVEN
 
 def clip_weights(y, x, low, high):
     """Between the limits, and on them, x is taken; of crossed limits the upper one."""
-    x, low, high = value(x), value(low), value(high)
+    x, low, high = ordered(x), ordered(low), ordered(high)
     below = np.False_ if low is None else np.asarray(x < low)
     above = np.False_ if high is None else np.asarray(x > high)
     if low is not None and high is not None:
