@@ -90,7 +90,10 @@ class Variable(Boxed):
 
     @property
     def grad(self) -> Any:
-        """The gradient that `backward` left here, or None. It is kept with the node, so a copied name sees it, too."""
+        """The gradient that `backward` left here, or None. It is kept with the node, so a copied name sees it, too.
+
+        For complex ``x = u + iv`` it is df/du - i df/dv: a step of gradient descent is ``x - rate * np.conj(x.grad)``.
+        """
         return getattr(self.aux, "grad", None)
 
     @grad.setter
