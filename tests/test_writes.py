@@ -233,6 +233,86 @@ def test_views_of_an_input_follow_an_update_without_recording():
     np.testing.assert_array_equal(x.grad, [[1.0, 3.0], [0.0, 0.0]])
 
 
+def check(f, x):
+    """Compare value, and derivatives along a direction in both modes and twice, with plain NumPy and differences."""
+    v, step = np.cos(np.arange(1.0, x.size + 1)).reshape(x.shape), 1e-6
+    want = (f(x + step * v) - f(x - step * v)) / (2 * step)
+    value, gradient = cr.value_and_grad(f)(x)
+    assert value == pytest.approx(f(x), rel=1e-14)
+    assert np.sum(gradient * v) == pytest.approx(want, rel=1e-6)
+    assert cr.jvp(f, (x,), (v,))[1] == pytest.approx(want, rel=1e-6)
+    curved = (cr.grad(f)(x + step * v) - cr.grad(f)(x - step * v)) / (2 * step)
+    np.testing.assert_allclose(cr.hvp(f, x, v), curved, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(cr.grad(lambda x: np.sum(cr.grad(f)(x) * v))(x), curved, rtol=1e-5, atol=1e-7)
+
+
+VIEWS = {
+    "squeeze": lambda y: y.squeeze(),
+    "np.squeeze": np.squeeze,
+    "einsum, one diagonal": lambda y: np.einsum("ii->i", y),
+    "einsum, a part": lambda y: np.einsum("ii->i", y[:2, 1:]),
+    "windows": lambda y: np.lib.stride_tricks.sliding_window_view(y, 2, axis=0, writeable=True)[:, :, 1],
+    "windows of a view": lambda y: np.lib.stride_tricks.sliding_window_view(y.T, (2, 2), writeable=True)[0, 0],
+}
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_views_of_every_kind_follow_writes_and_write_through(view):
+    def f(x):
+        y = x * 1.0
+        part = view(y)
+        y[0] = y[1] * y[2]
+        s = np.sum(part**2)
+        part[0] = 3.0 * x[0, 0]
+        part *= part
+        return s + np.sum(y**3 * X)
+
+    x = np.array([[0.5, -1.0, 1.5], [0.75, 0.25, -0.5], [-0.25, 1.25, 2.0]])
+    X = np.cos(np.arange(9.0)).reshape(3, 3)
+    check(f, x)
+
+
+def test_the_diagonal_of_a_matrix_follows_writes():
+    y = cr.Variable(np.eye(3)) * 2.0
+    d = np.diag(y)
+    y[0, 0] = 7.0
+    np.testing.assert_array_equal(d.data, [7.0, 2.0, 2.0])
+    with pytest.raises(ValueError, match="read-only"):
+        d[0] = 1.0
+
+
+def test_the_method_sum_writes_to_out_each_time():
+    def f(x):
+        out = np.zeros_like(x)
+        for _ in range(3):
+            np.stack([x, x * x]).sum(0, out=out)
+            out.sum(out=out[:1].reshape(()))
+        return out[0] * out[1]
+
+    check(f, np.array([0.5, -1.5]))
+
+
+def test_arrays_without_axes_are_indexed_as_numpy_does():
+    def f(x):
+        y = np.zeros_like(x)
+        y[np.newaxis, ...] = x * x
+        y[y > 0.1] *= x
+        return y[()] + np.sum(y)
+
+    check(f, np.array(1.5))
+    with pytest.raises(IndexError, match="too many indices"):
+        (cr.Variable(np.array(1.0)) * 1.0)[0] = 2.0
+
+
+def test_copyto_by_a_mask_drops_leading_axes_as_numpy_does():
+    def f(x):
+        y = x * 1.0
+        np.copyto(y, (x * x)[None], where=x > 0)
+        return np.sum(y * y)
+
+    check(f, np.array([0.5, -1.5, 2.0]))
+
+
 def test_read_only_views_stay_read_only():
     for view in (lambda y: np.broadcast_to(y, (2, 2, 3)), np.diagonal):
         y = cr.Variable(X) * 1.0

@@ -50,7 +50,7 @@ def _release(guard):
             entry[1] -= 1
             if not entry[1]:
                 del _locked[id(a)]
-                with contextlib.suppress(ValueError):  # of np.broadcast_arrays, which NumPy does not make writeable again
+                with contextlib.suppress(ValueError):  # which NumPy raises for np.broadcast_arrays
                     a.flags.writeable = True
 
 

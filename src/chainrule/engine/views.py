@@ -77,12 +77,15 @@ def detached(part):
     if part.base is None:
         return part
     if part.flags.c_contiguous or part.flags.f_contiguous:
-        return part.copy("K")
-    if part.ndim == 1:
+        copy = part.copy("K")
+    elif part.ndim == 1:
         copy = np.empty(2 * part.size, part.dtype)[::2]
         copy[...] = part
-        return copy
-    return part
+    else:
+        return part
+    if not part.flags.writeable:
+        copy.flags.writeable = False
+    return copy
 
 
 def noted(y, x, rule, params):
@@ -100,8 +103,18 @@ def shows(a, b):
         base = getattr(a, "base", None)
         return (base is not None and base[0] is b) or shows(a.data, b.data)
     if a.__class__ is b.__class__ is np.ndarray:
-        return a.base is not None and (a.base is b or a.base is b.base)
+        base = a.base
+        if base is None:
+            return False
+        return base is b or base is b.base or owner(base) is owner(b)
     return False
+
+
+def owner(a):
+    """Return what owns the memory of an array; `sliding_window_view` puts an object between a view and its base."""
+    while (base := getattr(a, "base", None)) is not None:
+        a = base
+    return a
 
 
 def live_views(x):

@@ -26,6 +26,7 @@ from chainrule.engine.views import expire, live_views
 from chainrule.errors import OutArgumentError
 
 WRITE_BACK = {}  # set by chainrule.rules: for views that show a part of each entry, (array, new part) -> new array
+OVERLAPPING = set()  # set by chainrule.rules: functions whose views show an entry several times
 
 
 OWNERS = frozenset({Buffer, Dual, Variable})  # boxes whose array may be written to; a Program records each write
@@ -35,15 +36,18 @@ def write(x, index, v):
     """Do ``x[index] = v`` on a box: its `__setitem__`."""
     index = frozen(index)
     check_writeable(x)
-    if not shape_of(x) and index != () and index is not Ellipsis:
-        raise IndexError("too many indices for a 0-d array")
     if isinstance(v, list | tuple):
         v = array_of(v)
     if isinstance(v, Boxed):
         if getattr(v, "base", None) is not None and _shows(v, x, index):
             return  # `x[i] += a`: the view has written itself to x already
         v = cast_like(v.alias(), x)
-    if not written_in_place(x, index, v):
+    base = getattr(x, "base", None)
+    if base is not None and base[1].fun in OVERLAPPING:  # nothing but what `index` names is written
+        owner, rule, params = base
+        where = positions(rule.fun, shape_of(owner), params)[index]
+        write(owner, np.unravel_index(where, shape_of(owner)), v)
+    elif not written_in_place(x, index, v):
         rebind(x, put(x, v, index))
         x.written = True
 
@@ -116,8 +120,8 @@ def put_pull(ybar, saved):
     _, spec, of_v, index = saved
     if ybar.__class__ is Accumulator:
         total = ybar
-    elif ybar.__class__ is np.ndarray:
-        total = Accumulator(ybar.copy(), spec)
+    elif not isinstance(ybar, Boxed):
+        total = Accumulator(np.array(ybar), spec)  # of an array without axes it is a number
     elif ybar.__class__ is Variable and ybar.is_input:  # the user's seed, which is not to be written to
         total = Accumulator(+ybar, spec)
     else:

@@ -10,7 +10,7 @@ import functools
 
 import numpy as np
 
-from chainrule.engine.rule import bilinear, composite
+from chainrule.engine.rule import bilinear, composite, gather
 from chainrule.engine.spec import cast_to, primitive, shape_of
 from chainrule.errors import OutArgumentError, UnsupportedArgumentError
 
@@ -43,6 +43,15 @@ def einsum2_bbar(ybar, y, a, b, subscripts=None):
 
 
 bilinear(einsum2, einsum2_abar, einsum2_bbar)
+
+
+@primitive
+def diagonals(x, subscripts):
+    """Return ``np.einsum("ii->i", x)`` and its like: a view, which may be written to."""
+    return np.einsum(subscripts, x)
+
+
+gather(diagonals)
 
 
 # -- reading the call --------------------------------------------------------------------------------------------------
@@ -103,11 +112,9 @@ def simplified(x, term, needed, sizes):
     """Take the diagonals of repeated indices, drop axes of length 1 that broadcast, sum what no other term has."""
     names = list(dict.fromkeys(term))
     if len(names) < len(term):
-        shape = [sizes[i] for i in names]
         if any(n != sizes[i] for n, i in zip(x.shape, term, strict=True)):
             raise ValueError("einsum: the axes of a repeated index differ in length")
-        places = np.ix_(*[np.arange(n) for n in shape])
-        x = x[tuple(places[names.index(i)] for i in term)]
+        x = diagonals(x, subscripts=spell([term], names))
         term = names
     wide = [k for k, i in enumerate(term) if x.shape[k] == 1 != sizes[i]]
     if wide:

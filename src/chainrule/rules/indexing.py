@@ -182,6 +182,9 @@ def copyto(dst, src, casting="same_kind", where=True):
         write(x, Ellipsis, src)
     else:
         mask = np.broadcast_to(np.asarray(value(where), bool), x.shape)
+        extra = len(given.shape) - x.ndim
+        if extra > 0 and set(given.shape[:extra]) == {1}:
+            src = given.reshape(given.shape[extra:])
         write(x, mask, np.broadcast_to(src, x.shape)[mask])
 
 

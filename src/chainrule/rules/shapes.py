@@ -232,13 +232,24 @@ def diagonal_back(ybar, y, x, offset=0, axis1=0, axis2=1):
     return np.moveaxis(xbar, (-2, -1), (axis1, axis2))
 
 
-def diag_back(ybar, y, x, k=0):
-    """Take the diagonal of a matrix's cotangent, put that of a diagonal into a matrix."""
-    return np.diagonal(ybar, k) if x.ndim == 1 else diagonal_back(ybar, y, x, k)
+@primitive
+def diagonal_matrix(v, k=0):
+    """Return the matrix with the vector `v` on its diagonal number `k`."""
+    return np.diag(v, k)
+
+
+@composite(np.diag)
+def diag(v, k=0):
+    """Put a vector on a diagonal, or show the diagonal of a matrix."""
+    if len(shape_of(v)) == 1:
+        return diagonal_matrix(v, k)
+    if len(shape_of(v)) == 2:
+        return np.diagonal(v, k)
+    raise ValueError("Input must be 1- or 2-d.")
 
 
 gather(np.diagonal, adjoint=diagonal_back)
-linear(np.diag, diag_back)
+linear(diagonal_matrix, lambda ybar, y, x, k=0: np.diagonal(ybar, k))
 linear(np.tril, lambda ybar, y, x, k=0: sum_to(np.tril(ybar, k), x.shape))
 linear(np.triu, lambda ybar, y, x, k=0: sum_to(np.triu(ybar, k), x.shape))
 

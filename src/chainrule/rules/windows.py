@@ -5,6 +5,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from chainrule.engine.indexing import scatter
 from chainrule.engine.rule import gather
+from chainrule.engine.writes import OVERLAPPING
 
 
 def windows_back(ybar, y, x, window_shape=None, axis=None, subok=False, writeable=False):
@@ -22,3 +23,4 @@ def windows_back(ybar, y, x, window_shape=None, axis=None, subok=False, writeabl
 
 
 gather(np.lib.stride_tricks.sliding_window_view, adjoint=windows_back)
+OVERLAPPING.add(np.lib.stride_tricks.sliding_window_view)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from chainrule.rules.einsum import einsum2
+from chainrule.rules.einsum import diagonals, einsum2
 from chainrule.rules.norms import length, tip, unit
 from chainrule.rules.products import cross3
 from chainrule.rules.statistics import deviation_of, median_of, quantile_of, variance
@@ -133,6 +133,7 @@ PRODUCTS = [
     sample(np.einsum, array(2, 3), [0, 1], array(3, 4), [1, 2]),
     sample(np.einsum, "ij,jk,kl->il", array(2, 3), array(3, 4), array(4, 2), optimize="optimal"),
     sample(einsum2, array(2, 3), array(3, 2), subscripts="ij,jk->ik"),
+    sample(diagonals, array(2, 3, 2), subscripts="aba->ab"),
     sample(np.outer, array(3), array(2)), sample(np.outer, array(2, 2), array(2)),
     sample(np.linalg.outer, array(3), array(2)),
     sample(np.vdot, array(2, 3), array(2, 3)),

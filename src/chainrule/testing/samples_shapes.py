@@ -3,7 +3,7 @@
 import numpy as np
 
 from chainrule.rules.creation import spaced
-from chainrule.rules.shapes import flatten
+from chainrule.rules.shapes import diagonal_matrix, flatten
 from chainrule.testing.samples import Sample, array, sample, values
 
 MASK = np.array([[True, False, True], [False, True, True]])
@@ -85,7 +85,7 @@ SAMPLES = [
     sample(np.diagonal, array(3, 3)),
     sample(np.diagonal, array(2, 3, 3), offset=-1, axis1=2, axis2=1),
     sample(np.diag, array(3)),
-    sample(np.diag, array(3), -1),
+    sample(np.diag, array(3), -1).of(diagonal_matrix),
     sample(np.diag, array(2, 3), 1),
     sample(np.diagflat, array(2, 2), 1),
     sample(np.tril, array(3, 3)),
