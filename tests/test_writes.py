@@ -252,6 +252,7 @@ VIEWS = {
     "einsum, one diagonal": lambda y: np.einsum("ii->i", y),
     "einsum, a part": lambda y: np.einsum("ii->i", y[:2, 1:]),
     "windows": lambda y: np.lib.stride_tricks.sliding_window_view(y, 2, axis=0, writeable=True)[:, :, 1],
+    "a part of windows": lambda y: np.lib.stride_tricks.sliding_window_view(y, 2, 0, writeable=True)[:, None][..., 1],
     "windows of a view": lambda y: np.lib.stride_tricks.sliding_window_view(y.T, (2, 2), writeable=True)[0, 0],
 }
 
@@ -264,6 +265,7 @@ def test_views_of_every_kind_follow_writes_and_write_through(view):
         y[0] = y[1] * y[2]
         s = np.sum(part**2)
         part[0] = 3.0 * x[0, 0]
+        part[:, None][-1] *= x[1, 1]
         part *= part
         return s + np.sum(y**3 * X)
 

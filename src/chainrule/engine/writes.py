@@ -17,7 +17,7 @@ from chainrule.engine.boxed import PLAIN, Boxed, array_of, value
 from chainrule.engine.buffer import Buffer, buffer
 from chainrule.engine.cotangent import Accumulator
 from chainrule.engine.dual import Dual
-from chainrule.engine.indexing import GETITEM, frozen, may_repeat, positions, put, scatter
+from chainrule.engine.indexing import GETITEM, frozen, may_repeat, positions, positions_of, put, scatter
 from chainrule.engine.rule import RULES
 from chainrule.engine.spec import cast_to, fit, shape_of, spec_of, spread_to, sum_to
 from chainrule.engine.tape import Node
@@ -42,14 +42,33 @@ def write(x, index, v):
         if getattr(v, "base", None) is not None and _shows(v, x, index):
             return  # `x[i] += a`: the view has written itself to x already
         v = cast_like(v.alias(), x)
-    base = getattr(x, "base", None)
-    if base is not None and base[1].fun in OVERLAPPING:  # nothing but what `index` names is written
-        owner, rule, params = base
-        where = positions(rule.fun, shape_of(owner), params)[index]
-        write(owner, np.unravel_index(where, shape_of(owner)), v)
+    if overlaps(x):  # nothing but what `index` names is written
+        owner, where = seen_in(x)
+        write(owner, np.unravel_index(where[index], shape_of(owner)), v)
     elif not written_in_place(x, index, v):
         rebind(x, put(x, v, index))
         x.written = True
+
+
+def overlaps(x):
+    """Tell whether `x` is a view, or a view of one, that shows entries several times."""
+    base = getattr(x, "base", None)
+    while base is not None:
+        owner, rule, _ = base
+        if rule.fun in OVERLAPPING:
+            return True
+        base = getattr(owner, "base", None)
+    return False
+
+
+def seen_in(x):
+    """Return the array that a view shows in the end, and the flat position there of each entry of the view."""
+    base = getattr(x, "base", None)
+    if base is None or base[1].fun in WRITE_BACK:
+        return x, positions_of(Ellipsis, shape_of(x))
+    owner, rule, params = base
+    root, where = seen_in(owner)
+    return root, where.ravel()[positions(rule.fun, shape_of(owner), params)]
 
 
 def written_in_place(x, index, v):
