@@ -251,6 +251,19 @@ def test_a_second_run_that_gives_other_values_is_not_used():
     assert np.isnan(cr.jvp(f, (TWICE,), (symmetric(WEIGHTS),))[1])
 
 
+def test_a_second_run_that_raises_is_not_used():
+    """A function that uses up what it reads can't be run again: NaN, and no error that it would not raise by itself."""
+
+    def f(a, scales):
+        return np.sum(WEIGHTS * function_of(np.sqrt)(a)) * next(scales)
+
+    assert np.isnan(cr.grad(f)(TWICE, iter([2.0]))).any()
+    scales = iter([2.0])
+    assert np.isnan(cr.jvp(lambda a: f(a, scales), (TWICE,), (symmetric(WEIGHTS),))[1])
+    with pytest.raises(StopIteration):
+        cr.grad(f)(TWICE, iter([]))
+
+
 @pytest.mark.parametrize("gap", [0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-7, 1e-5])
 def test_nearly_equal_values_lose_less_than_half_of_the_digits(gap):
     """The gap of the values of a smooth function has few digits; a function of the vectors has the true derivative."""
