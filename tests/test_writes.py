@@ -274,6 +274,38 @@ def test_views_of_every_kind_follow_writes_and_write_through(view):
     check(f, x)
 
 
+@pytest.mark.parametrize("n", [3, 10_000])
+def test_a_buffer_of_constants_is_filled_again_after_it_was_used(n):
+    def f(x):
+        work, total = np.zeros(n, like=x), 0.0
+        part = work[1:]
+        for k in range(1, 4):
+            work[:] = k
+            total = total + np.sum(work * x) + np.sum(x * part)
+            work += 1.0
+            np.multiply(work, 2.0, out=work)
+            total = total + np.sum(x * x * work)
+        return total
+
+    coefficient = 6.0 * (2 * n - 1)  # of x, over three turns
+    assert cr.grad(f)(1.5) == coefficient + 2 * 1.5 * n * (4 + 6 + 8)
+    assert cr.jvp(f, (1.5,), (1.0,))[1] == cr.grad(f)(1.5)
+    assert cr.hvp(f, 1.5, 1.0) == 2.0 * n * (4 + 6 + 8)
+
+
+def test_an_argument_that_an_outer_tape_holds_may_be_written_to_inside():
+    def inner(a):
+        a *= a
+        return np.sum(a)
+
+    def f(t):
+        w = np.full(10_000, 3.0)
+        s = np.sum(w * t)
+        return s + t * np.sum(cr.grad(inner)(w))
+
+    assert cr.grad(f)(2.0) == 3.0 * 10_000 + 6.0 * 10_000
+
+
 def test_the_diagonal_of_a_matrix_follows_writes():
     y = cr.Variable(np.eye(3)) * 2.0
     d = np.diag(y)

@@ -82,6 +82,11 @@ def is_open(x):
         return False
 
 
+def is_held(x):
+    """Tell whether the array `x` is read-only because a residual needs it."""
+    return id(x) in _locked
+
+
 def is_locked(error):
     """Tell whether an error may come from an attempt to overwrite an array that is locked here."""
     return bool(_locked) and isinstance(error, ValueError) and "read-only" in str(error)

@@ -17,6 +17,7 @@ from chainrule.engine.boxed import PLAIN, Boxed, array_of, value
 from chainrule.engine.buffer import Buffer, buffer
 from chainrule.engine.cotangent import Accumulator
 from chainrule.engine.dual import Dual
+from chainrule.engine.held import is_held
 from chainrule.engine.indexing import GETITEM, frozen, may_repeat, positions, positions_of, put, scatter
 from chainrule.engine.rule import RULES
 from chainrule.engine.spec import cast_to, fit, shape_of, spec_of, spread_to, sum_to
@@ -178,10 +179,13 @@ def add_into(x, index, v):
 
 
 def check_writeable(x):
-    """Raise if `x` may not be changed in place: a recorded input, or what NumPy made read-only."""
+    """Raise if `x` may not be changed in place: a recorded input, or what NumPy made read-only.
+
+    An array that a residual holds may: the box gets a new one.
+    """
     x.refuse_write()
     data = value(x)
-    if data.__class__ is np.ndarray and not data.flags.writeable:
+    if data.__class__ is np.ndarray and not data.flags.writeable and not is_held(data):
         raise ValueError("assignment destination is read-only")
 
 
