@@ -231,3 +231,116 @@ def test_eager_gradients_leave_out_what_is_left_out():
         x = cr.Variable(np.array([0.0, 4.0]))
         f(x).backward()
         assert_allclose(x.grad, [0.0, 0.25], rtol=1e-13)
+
+
+# -- powers, products, sums of many terms ------------------------------------------------------------------------------
+
+
+@in_each_pair_of_modes
+def test_powers_at_and_below_zero(modes):
+    inner, outer = (MODES[m] for m in modes)
+    for zero in (0.0, -0.0):
+        for power in (lambda x, n: x**n, np.power, np.float_power):
+            for n, first, second in ((0, 0, 0), (1, 1, 0), (2, 0, 2), (3, 0, 0), (2.0, 0, 2), (2.5, 0, 0)):
+                f = lambda x, power=power, n=n: power(x, n)
+                assert inner(f)(zero) == first
+                assert outer(inner(f))(zero) == second
+            for n in (-3, -1, 2, 3, 5.0):
+                f = lambda x, power=power, n=n: power(x, n)
+                assert_allclose(inner(f)(-1.7), n * (-1.7) ** (n - 1), rtol=1e-14)
+                assert_allclose(outer(inner(f))(-1.7), n * (n - 1) * (-1.7) ** (n - 2), rtol=1e-14)
+    for n in (0.5, 1.0, 3.0):  # 0**n is 0 for all n near by
+        f = lambda n: np.power(0.0, n)
+        assert inner(f)(n) == outer(inner(f))(n) == 0.0
+
+
+@in_each_pair_of_modes
+@pytest.mark.parametrize(
+    "x", [[2.0, 3, 5, 7], [0.0, 3, 5, 7], [0.0, 3, 0, 7], [0.0, 0, 0, 7], [0.0] * 4, [1e-200, 1e-200, 3, 1e300]]
+)
+@pytest.mark.parametrize(
+    "product",
+    [np.prod, np.multiply.reduce, np.nanprod, lambda x: np.cumprod(x)[-1]],
+    ids=["prod", "reduce", "nan", "cum"],
+)
+def test_products_with_zeros(product, x, modes):
+    n = len(x)
+    gradient = [np.prod(np.delete(x, i)) for i in range(n)]
+    second = [[0.0 if i == j else np.prod(np.delete(x, [i, j])) for j in range(n)] for i in range(n)]
+    check(product, x, gradient, second, modes)
+
+
+@in_each_pair_of_modes
+@pytest.mark.parametrize(
+    "x", [[-np.inf, 1.0, 1.0], [-np.inf, -np.inf, 2.0], [800.0, 801.0, -np.inf], [-900.0, -900.0, 0]]
+)
+def test_sums_of_exponentials_with_infinities(x, modes):
+    p, second = softmax_of(np.array(x))
+    check(np.logaddexp.reduce, x, p, second, modes)
+    check(lambda x: np.max(x) + np.log(np.sum(np.exp(x - np.max(x)))), x, p, second, modes)
+
+
+@in_each_pair_of_modes
+@pytest.mark.parametrize("x", [np.zeros(3), np.array([3.0, 0.0, 0.0])])
+def test_squared_norms(x, modes):
+    for f in (
+        lambda x: np.linalg.norm(x) ** 2,
+        lambda x: np.linalg.norm(x) * np.linalg.norm(x),
+        lambda x: np.sum(x**2),
+        lambda x: x @ x,
+    ):
+        check(f, x, 2 * x, 2 * np.eye(3), modes)
+
+
+@in_each_pair_of_modes
+def test_spread_of_equal_numbers(modes):
+    x = np.full(3, 2.5)
+    centred = np.eye(3) - 1 / 3
+    check(np.var, x, np.zeros(3), 2 / 3 * centred, modes)
+    check(lambda x: np.std(x) ** 2, x, np.zeros(3), 2 / 3 * centred, modes)
+    assert_allclose(cr.jacobian(np.std, mode=modes[0])(x), np.zeros(3), atol=0)
+
+
+def mixed_differences(f, a):
+    """Return the second derivatives of a function that is affine in each entry: differences with step 1 are exact."""
+    unit = np.eye(a.size).reshape(a.size, *a.shape)
+    second = [[0.0 if e is d else f(a + e + d) - f(a + e) - f(a + d) + f(a) for d in unit] for e in unit]
+    return np.reshape(second, a.shape * 2)
+
+
+def cofactors(a):
+    """Return the signed minors."""
+    minor = lambda i, j: np.linalg.det(np.delete(np.delete(a, i, 0), j, 1))
+    return np.array([[(-1) ** (i + j) * minor(i, j) for j in range(len(a))] for i in range(len(a))])
+
+
+@in_each_pair_of_modes
+@pytest.mark.parametrize(
+    "a",
+    [np.arange(9.0).reshape(3, 3), np.outer([1.0, 2, 3], [1.0, 1, 2]), np.zeros((3, 3)), np.array([[0.0, 0], [3, 5]])],
+)
+def test_determinant_and_adjugate_of_singular_matrices(a, modes):
+    check(np.linalg.det, a, cofactors(a), mixed_differences(np.linalg.det, a), modes, rtol=1e-10, atol=1e-12)
+
+
+def test_many_entries_in_half_precision():
+    n = 70_000  # more than float16 can hold
+    ties = np.ones(n, np.float16)
+    share = float(np.float16(1 / n))
+    for f in (np.max, np.min, np.nanmax, np.mean, lambda x: np.linalg.norm(x, np.inf)):
+        g = cr.grad(f)(ties)
+        assert g.dtype == np.float16
+        assert_allclose(g, share)
+        assert cr.jvp(f, (ties,), (ties,))[1] == 1.0
+    assert cr.grad(np.median)(ties).sum(dtype=float) == cr.jvp(np.median, (ties,), (ties,))[1] == 1.0
+    x = np.tile(np.array([0.5, -0.5], np.float16), n // 2)
+    assert_allclose(cr.grad(np.var)(x), 2 / n * x, rtol=4e-3)
+    assert_allclose(cr.grad(np.std)(x), 2 / n * x, rtol=4e-3)  # the variance is 1/4
+
+
+@pytest.mark.filterwarnings("ignore:.*encountered:RuntimeWarning")
+def test_an_overflow_of_a_norm_has_no_plausible_gradient():
+    x = np.array([3e200, -1e200, 2.0])
+    for f in (np.std, np.linalg.norm):
+        assert np.isnan(cr.grad(f)(x)).all()
+        assert np.isnan(cr.jvp(f, (x,), (x,))[1])

@@ -11,7 +11,7 @@ from chainrule.engine.boxed import value
 from chainrule.engine.rule import composite, rule
 from chainrule.engine.spec import primitive, real_part, shape_of
 from chainrule.engine.splitting import is_apart, split
-from chainrule.rules.elementwise import reciprocal_or_zero
+from chainrule.rules.elementwise import reached, reciprocal_or_zero
 from chainrule.rules.quotients import cotangent_over, reciprocal, rounding, tangent_over
 from chainrule.rules.reductions import kept, restore
 
@@ -68,7 +68,7 @@ def direction(y, x, axis, keepdims):
     if (value(y) == 0).any():
         along = unit(x, axis=axis)
     else:
-        along = x * (1 / restore(y, x, axis, keepdims))
+        along = x * (1 / restore(reached(y), x, axis, keepdims))  # of a norm that overflowed nothing is known
     return np.conj(along) if x.dtype.kind == "c" else along
 
 

@@ -1,7 +1,8 @@
 """Derivative rules of statistics: variance, standard deviation, medians and quantiles, and the versions without NaN.
 
-The standard deviation has derivative 0 where the variance is 0. A quantile is an average of one or two of the sorted
-entries, and only those receive its cotangent. Versions that leave out NaN are the same rules with a mask.
+The standard deviation has derivative 0 where the variance is 0, and NaN where it overflowed. A quantile is an average
+of one or two of the sorted entries, and only those receive its cotangent. Versions that leave out NaN are the same
+rules with a mask.
 """
 
 import numpy as np
@@ -11,7 +12,7 @@ from chainrule.engine.indexing import scatter
 from chainrule.engine.rule import composite, rule
 from chainrule.engine.spec import cast_to, choose, primitive, real_part, shape_of, spec_of
 from chainrule.errors import OutArgumentError, UnsupportedArgumentError
-from chainrule.rules.elementwise import reciprocal_or_zero
+from chainrule.rules.elementwise import reached, reciprocal_or_zero
 from chainrule.rules.norms import euclidean
 from chainrule.rules.reductions import HALF, SINGLE, axes_of, count, mean_adjoint, reduced, restore
 
@@ -62,12 +63,12 @@ def var_vjp(ybar, y, x, axis=None, dtype=None, ddof=0, keepdims=False, where=Tru
 
 def std_jvp(xdot, y, x, axis=None, dtype=None, ddof=0, keepdims=False, where=True):
     """Return vardot / (2 std)."""
-    return 0.5 * var_jvp(xdot, y, x, axis, dtype, ddof, keepdims, where) * reciprocal_or_zero(y)
+    return 0.5 * var_jvp(xdot, y, x, axis, dtype, ddof, keepdims, where) * reciprocal_or_zero(reached(y))
 
 
 def std_vjp(ybar, y, x, axis=None, dtype=None, ddof=0, keepdims=False, where=True):
     """Pull ybar / (2 std) back through the variance."""
-    return var_vjp(0.5 * ybar * reciprocal_or_zero(y), y, x, axis, dtype, ddof, keepdims, where)
+    return var_vjp(0.5 * ybar * reciprocal_or_zero(reached(y)), y, x, axis, dtype, ddof, keepdims, where)
 
 
 @primitive
