@@ -29,24 +29,25 @@ PRIMITIVES = {
     "chainrule.engine.rule": None,
     "chainrule.engine.spec": None,
     "chainrule.engine.splitting": None,
-    "chainrule.engine.boxed": {"Boxed", "value"},
+    "chainrule.engine.boxed": {"Boxed", "all_values", "value"},
     "chainrule.engine.indexing": {"getitem", "put", "scatter", "written"},
 }
-BRIDGE = {"__init__", "array_methods", "creation", "indexing", "methods", "primitives", "ufunc_methods"}
+BRIDGE = {"__init__", "array_methods", "batching", "creation", "indexing", "methods", "primitives", "ufunc_methods"}
 ENTRIES = {  # what a few of them need in addition, to register an operator, a ufunc's method, a view
     "complexes": {"WRITE_BACK", "noted"},
     "joining": {"PLAIN"},
     "products": {"bilinear_call", "in_place"},
     "reductions": {"chainrule.engine.calls"},
+    "shapes": {"run_constant"},
     "unsupported": {"ADVICE"},
     "windows": {"OVERLAPPING"},
 }
 
 # fmt: off
 PUBLIC = [
-    "Dual", "Function", "Variable", "adopt", "check_grads", "custom_jvp", "custom_vjp", "elementwise_grad", "explain",
-    "extend", "grad", "hessian", "hvp", "jacobian", "jvp", "keep_memory", "linearize", "no_grad", "relu", "sigmoid",
-    "stop_gradient", "unadopt", "value", "value_and_grad", "vjp",
+    "Dual", "Function", "Variable", "adopt", "check_grads", "checkpoint", "custom_jvp", "custom_vjp",
+    "elementwise_grad", "explain", "extend", "grad", "hessian", "hvp", "jacobian", "jvp", "keep_memory",
+    "linearize", "no_grad", "relu", "scan", "sigmoid", "stop_gradient", "unadopt", "value", "value_and_grad", "vjp",
 ]
 # fmt: on
 

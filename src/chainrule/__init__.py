@@ -16,6 +16,7 @@ from chainrule.engine.variable import Variable
 from chainrule.rules.gates import relu, sigmoid
 from chainrule.testing import check_grads
 from chainrule.transforms import (
+    checkpoint,
     custom_jvp,
     custom_vjp,
     elementwise_grad,
@@ -25,9 +26,11 @@ from chainrule.transforms import (
     jacobian,
     jvp,
     linearize,
+    scan,
     stop_gradient,
     value_and_grad,
     vjp,
+    vmap,
 )
 
 __version__ = "0.1.0"
@@ -37,6 +40,7 @@ __all__ = [
     "Variable",
     "adopt",
     "check_grads",
+    "checkpoint",
     "custom_jvp",
     "custom_vjp",
     "elementwise_grad",
@@ -51,12 +55,14 @@ __all__ = [
     "linearize",
     "no_grad",
     "relu",
+    "scan",
     "sigmoid",
     "stop_gradient",
     "unadopt",
     "value",
     "value_and_grad",
     "vjp",
+    "vmap",
 ]
 
 

@@ -23,7 +23,7 @@ from chainrule.engine.buffer import Buffer, plain
 from chainrule.engine.held import held
 from chainrule.engine.rule import reads
 from chainrule.engine.spec import shape_of, spec_of, zeros_of
-from chainrule.engine.state import isolated, unchanged
+from chainrule.engine.state import SMALL, isolated, unchanged
 from chainrule.engine.transpose import transposed
 from chainrule.errors import ChainruleError, InPlaceError, NotDifferentiableError, ShapeError
 
@@ -37,11 +37,12 @@ class Definition:
     ``jvp(xdots, y, *args) -> ydot``; `xbars` and `xdots` have an entry for each argument whose number is not in `skip`.
     """
 
-    __slots__ = ("bwd", "f", "fwd", "jvp", "name", "reads_y", "skip", "vjp")
+    __slots__ = ("bwd", "f", "fwd", "jvp", "name", "reads_y", "skip", "vjp", "watched")
 
     def __init__(self, f, name, skip=frozenset(), *, vjp=None, fwd=None, bwd=None, jvp=None):
         self.f, self.name, self.skip = f, name, skip
         self.vjp, self.fwd, self.bwd, self.jvp = vjp, fwd, bwd, jvp
+        self.watched = False  # whether a call was watched for writes into large arguments
         # forward mode transposed needs the shape of the result, too
         self.reads_y = reads_result(vjp) if vjp is not None else bwd is None
 
@@ -61,14 +62,14 @@ def place(function):
     return f"{name} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})" if code is not None else name
 
 
-def call(definition, args, kwargs):
-    """Call a function that has a rule of its own."""
+def call(definition, args, kwargs, kind=None):
+    """Call a function that has a rule of its own, by a class of calls."""
     flat = [tree.flatten(a) for a in args]
     leaves = [plain(v) if v.__class__ is Buffer else v for values, _ in flat for v in values]
     shape = [(len(values), structure) for values, structure in flat]
-    call = Call(definition, leaves, shape, kwargs)
-    y = call.run(leaves)
-    return tree.unflatten(call.out_structure, list(y) if call.several else [y])
+    made = (kind or Call)(definition, leaves, shape, kwargs)
+    y = made.run(leaves)
+    return tree.unflatten(made.out_structure, list(y) if made.several else [y])
 
 
 class Call:
@@ -121,7 +122,7 @@ class Call:
     def apply(self, operands, params):
         """Make the same call one level down."""
         leaves = self.filled(operands)
-        below = Call(self.definition, leaves, self.shape, self.kwargs)
+        below = self.__class__(self.definition, leaves, self.shape, self.kwargs)
         y = below.run(leaves)
         self.several, self.out_structure = below.several, below.out_structure
         self.kept = None if below.places else below.kept
@@ -134,7 +135,8 @@ class Call:
     def bottom(self, leaves):
         """Run the user's function on plain values."""
         d = self.definition
-        given = isolated(leaves, {})
+        given = isolated(leaves, {}, SMALL if d.watched else float("inf"))
+        d.watched = True
         if d.fwd is None:
             y = d.f(*self.arguments(leaves), **self.kwargs)
         else:
@@ -143,13 +145,17 @@ class Call:
         self.unwritten(d.fwd or d.f, given, leaves)
         values, self.out_structure = tree.flatten(y)
         self.several = self.out_structure is not None
+        self.checked_values(d.fwd or d.f, values)
+        return tuple(values) if self.several else values[0]
+
+    def checked_values(self, f, values):
+        """Raise if what the user's function returned are not numbers and arrays."""
         for v in values:
             if v is None or not (isinstance(v, NUMBERS | str | bytes) or hasattr(v, "dtype")):
                 raise NotDifferentiableError(
-                    f"{place(d.fwd or d.f)} returned {'None' if v is None else f'a value of type {type(v).__name__}'}.",
+                    f"{place(f)} returned {'None' if v is None else f'a value of type {type(v).__name__}'}.",
                     "return a number or an array, or a container of these.",
                 )
-        return tuple(values) if self.several else values[0]
 
     def forward(self, leaves):
         """Run the user's `fwd`, which returns the result and what `bwd` needs."""

@@ -65,6 +65,30 @@ class running:
         return False
 
 
+class reopened:
+    """Context in which the values of `level` are recorded although its transform has ended: to run a part of it again.
+
+    A pullback may run after its transform's own code, or inside `no_grad`.
+    """
+
+    __slots__ = ("closed", "pause", "token")
+
+    def __init__(self, level):
+        self.token = int(level)
+
+    def __enter__(self):
+        self.closed = self.token not in _open
+        if self.closed and self.token:
+            _open[self.token] = _ended.get(self.token)
+        self.pause = _pause_level.set(0)
+
+    def __exit__(self, *exc):
+        if self.closed:
+            _open.pop(self.token, None)
+        _pause_level.reset(self.pause)
+        return False
+
+
 def hold_gc():
     """Raise the garbage collector's first threshold: its default takes half the time of a long tape."""
     global _gc_users, _gc_before

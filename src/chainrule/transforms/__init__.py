@@ -1,12 +1,15 @@
 """What a user calls to differentiate a function."""
 
+from chainrule.transforms.batches import vmap
+from chainrule.transforms.checkpoint import checkpoint
 from chainrule.transforms.custom import custom_jvp, custom_vjp
 from chainrule.transforms.forward import jvp, linearize
 from chainrule.transforms.jacobians import hessian, hvp, jacobian
 from chainrule.transforms.reverse import elementwise_grad, grad, value_and_grad, vjp
+from chainrule.transforms.scan import scan
 from chainrule.transforms.stop import stop_gradient
 
 __all__ = [
-    "custom_jvp", "custom_vjp", "elementwise_grad", "grad", "hessian", "hvp", "jacobian", "jvp", "linearize",
-    "stop_gradient", "value_and_grad", "vjp",
+    "checkpoint", "custom_jvp", "custom_vjp", "elementwise_grad", "grad", "hessian", "hvp", "jacobian", "jvp",
+    "linearize", "scan", "stop_gradient", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
