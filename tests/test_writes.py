@@ -306,6 +306,19 @@ def test_an_argument_that_an_outer_tape_holds_may_be_written_to_inside():
     assert cr.grad(f)(2.0) == 3.0 * 10_000 + 6.0 * 10_000
 
 
+def test_entries_that_several_windows_show_are_added_to_by_each():
+    def f(x):
+        y = x * 1.0
+        windows = np.lib.stride_tricks.sliding_window_view(y, 2, writeable=True)
+        np.add.at(windows, ([0, 1, 1, 2], [1, 0, 1, 1]), x * x)
+        return np.sum(windows**3)
+
+    check(f, np.array([0.5, -1.5, 0.25, 1.0]))
+    z = cr.Variable(np.ones(3, complex)) * 1.0
+    with pytest.raises(cr.errors.InPlaceError, match="windows that overlap"):
+        np.real(np.lib.stride_tricks.sliding_window_view(z, 2, writeable=True))[0, 0] = 2.0
+
+
 def test_the_diagonal_of_a_matrix_follows_writes():
     y = cr.Variable(np.eye(3)) * 2.0
     d = np.diag(y)
@@ -515,3 +528,15 @@ def test_a_stale_view_is_a_variable_to_all_who_ask():
     assert repr(row) == "Variable([9.  , 8.  , 3.25])"
     y[0, 2] = 7.0
     np.testing.assert_array_equal(np.stack([row, row])[1] == [9.0, 8.0, 7.0], True)
+
+
+def test_a_stale_view_of_a_buffer_still_is_a_plain_number_to_python():
+    b = cnp.zeros(3)
+    view = b[:1]
+    b[0] = 2.5
+    assert float(view.reshape(())) == 2.5
+    b[0] = 1.5
+    assert view.tolist() == [1.5]
+    b[0] = 0.0
+    assert not bool(view.reshape(()))
+    np.testing.assert_array_equal(np.asarray(view), [0.0])

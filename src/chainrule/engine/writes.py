@@ -24,7 +24,7 @@ from chainrule.engine.spec import cast_to, fit, shape_of, spec_of, spread_to, su
 from chainrule.engine.tape import Node
 from chainrule.engine.variable import Variable
 from chainrule.engine.views import expire, live_views
-from chainrule.errors import OutArgumentError
+from chainrule.errors import InPlaceError, OutArgumentError
 
 WRITE_BACK = {}  # set by chainrule.rules: for views that show a part of each entry, (array, new part) -> new array
 OVERLAPPING = set()  # set by chainrule.rules: functions whose views show an entry several times
@@ -56,6 +56,8 @@ def overlaps(x):
     base = getattr(x, "base", None)
     while base is not None:
         owner, rule, _ = base
+        if rule.fun in WRITE_BACK:
+            return False
         if rule.fun in OVERLAPPING:
             return True
         base = getattr(owner, "base", None)
@@ -227,6 +229,11 @@ def rebind(x, new):
         check_writeable(owner)
         back = WRITE_BACK.get(rule.fun)
         if back is not None:
+            if overlaps(owner):
+                raise InPlaceError(
+                    f"{rule.name} of windows that overlap was written to.",
+                    "write to the array that the windows show:  np.real(x)[...] = v.",
+                )
             rebind(owner, back(owner.alias(), new.alias()))
             return x
         write(owner, params["index"] if rule is GETITEM[0] else places(rule, shape_of(owner), params), new)

@@ -12,7 +12,7 @@ from chainrule.engine.boxed import Boxed, value
 from chainrule.engine.indexing import frozen, scatter
 from chainrule.engine.rule import composite, constant
 from chainrule.engine.spec import shape_of
-from chainrule.engine.writes import rebind, write
+from chainrule.engine.writes import overlaps, rebind, seen_in, write
 from chainrule.errors import InPlaceError, OutArgumentError
 
 # -- reading ---------------------------------------------------------------------------------------------------
@@ -220,6 +220,9 @@ def add_at(ufunc):
         x = destination(x, f"np.{ufunc.__name__}.at")
         index = frozen(index)
         x.refuse_write()
+        if overlaps(x):
+            x, where = seen_in(x)
+            index = np.unravel_index(where[index], x.shape)
         shape = np.broadcast_to(np.int8(0), x.shape)[index].shape
         part = np.broadcast_to(v, shape) if shape_of(v) != shape else v
         rebind(x, ufunc(x, scatter(part, index, x.shape, x.dtype)))

@@ -12,6 +12,7 @@ from chainrule.engine.boxed import value
 from chainrule.engine.indexing import scatter
 from chainrule.engine.rule import RULES
 from chainrule.engine.spec import shape_of
+from chainrule.engine.writes import overlaps, seen_in
 from chainrule.errors import UnsupportedArgumentError
 from chainrule.rules.indexing import destination
 from chainrule.rules.reductions import kept, reduced
@@ -122,7 +123,8 @@ def written_at(ufunc):
     def at(x, indices, *operands):
         """Change all entries named, then those named a second time, and so on."""
         x = destination(x, f"np.{ufunc.__name__}.at")
-        where = np.arange(x.size).reshape(x.shape)[indices]
+        x, where = seen_in(x) if overlaps(x) else (x, np.arange(x.size).reshape(x.shape))
+        where = where[indices]
         operands = [np.reshape(np.broadcast_to(v, where.shape), (-1,)) for v in operands]
         where = where.reshape(-1)
         order = np.argsort(where, kind="stable")
