@@ -47,7 +47,8 @@ ENTRIES = {  # what a few of them need in addition, to register an operator, a u
 PUBLIC = [
     "Dual", "Function", "Variable", "adopt", "check_grads", "checkpoint", "custom_jvp", "custom_vjp",
     "elementwise_grad", "explain", "extend", "grad", "hessian", "hvp", "jacobian", "jvp", "keep_memory",
-    "linearize", "no_grad", "relu", "scan", "sigmoid", "stop_gradient", "unadopt", "value", "value_and_grad", "vjp",
+    "linearize", "no_grad", "relu", "scan", "sigmoid", "stop_gradient", "unadopt", "value", "value_and_grad",
+    "vjp", "vmap",
 ]
 # fmt: on
 

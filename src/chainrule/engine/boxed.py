@@ -37,6 +37,7 @@ class Boxed(Surface):
 
     __slots__ = ("__weakref__", "aux", "base", "data", "level", "views", "written")
     __hash__ = object.__hash__
+    batch = False  # whether it stands for one value of each of many runs: see engine.batched
     __array_priority__ = 1000.0
 
     def __init__(self):
@@ -150,7 +151,8 @@ class Boxed(Surface):
     def shape(self) -> tuple[int, ...]:
         """Tuple of lengths."""
         data = self.data
-        return data.shape if hasattr(data, "shape") else ()
+        shape = data.shape if hasattr(data, "shape") else ()
+        return shape[1:] if self.batch else shape
 
     @property
     def dtype(self) -> np.dtype:
@@ -212,6 +214,22 @@ def value(x: Any) -> Any:
     >>> import numpy as np, chainrule as cr
     >>> cr.value(cr.Variable(np.array([1.0, 2.0])))
     array([1., 2.])
+    """
+    while isinstance(x, Boxed):
+        if x.batch:  # of many runs there is no single value: the batch remains, without derivatives
+            inner = value(x.data)
+            if inner is not x.data:
+                x = x.alias()
+                x.data = inner
+            return x
+        x = x.data
+    return x
+
+
+def all_values(x: Any) -> Any:
+    """Return the plain value of `x`; of a batch the array of all its runs.
+
+    For questions about all entries, such as whether one is infinite, whose answer may be the same for all runs.
     """
     while isinstance(x, Boxed):
         x = x.data
@@ -336,7 +354,7 @@ def dispatch(rule, operands, params):
             return dispatch(rule, operands, params)  # a list held traced values, of whatever level
     if mixed:
         operands = tuple([lowered(x, level) for x in operands])
-    if _level.paused and _level.is_paused(level):
+    if _level.paused and not top.batch and _level.is_paused(level):
         y = rule.apply(tuple([x.data if isinstance(x, Boxed) and x.level == level else x for x in operands]), params)
         return map_outputs(top.constant, y)
     return top.process(rule, level, operands, params)
@@ -357,6 +375,9 @@ def refuse_hidden(rule, params):
     """Raise for a call that reached us because of a box in an argument that is not an operand."""
     for name, p in params.items():
         if isinstance(p, Boxed):
+            plain = value(p)
+            if isinstance(plain, Boxed):  # of a batch: stops its run, since it differs from one to the other
+                plain.item()
             raise UnsupportedArgumentError(
                 rule.name,
                 name,

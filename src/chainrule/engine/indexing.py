@@ -5,7 +5,7 @@ import functools
 import numpy as np
 
 from chainrule.engine import cotangent, level
-from chainrule.engine.boxed import Boxed, dispatch
+from chainrule.engine.boxed import Boxed, dispatch, value
 from chainrule.engine.cotangent import Scatter
 from chainrule.engine.spec import Spec, primitive
 from chainrule.engine.tape import Node, tick
@@ -141,6 +141,8 @@ def frozen(index):
     if kind is tuple:
         return tuple([frozen(i) for i in index])
     if isinstance(index, Boxed):
+        if isinstance(value(index), Boxed):  # of a batch: stops its run
+            value(index).item()
         raise IndexError("a traced value can't be an index: take  chainrule.value(i).astype(int)")
     if isinstance(index, np.ndarray):
         return index.copy()

@@ -128,7 +128,7 @@ def any_to(mask, shape):
     """Reduce a mask to `shape`: an operand's entry is active where any of its broadcast copies is."""
     if mask.shape == shape:
         return mask
-    return np.asarray(sum_to(mask.astype(np.int64), shape)) > 0
+    return sum_to(mask.astype(np.int64), shape) > 0
 
 
 def unlike(x, y):

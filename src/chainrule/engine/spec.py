@@ -52,10 +52,12 @@ def spec_of(x):
     if isinstance(x, Spec):
         return x
     if isinstance(x, Boxed):
-        inner = x.data
+        inner, batches = x.data, int(x.batch)
         while isinstance(inner, Boxed):
+            batches += inner.batch
             inner = inner.data
-        return spec_of(inner)
+        spec = spec_of(inner)
+        return Spec(spec.shape[batches:], spec.dtype, spec.kind) if batches else spec
     dtype = getattr(x, "dtype", None)
     if dtype is None:
         x = np.asarray(x)

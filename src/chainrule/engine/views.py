@@ -10,7 +10,7 @@ import weakref
 
 import numpy as np
 
-from chainrule.engine.boxed import Boxed, dispatch, value
+from chainrule.engine.boxed import Boxed, all_values, dispatch, value
 from chainrule.engine.dual import Dual
 
 _class = object.__dict__["__class__"]  # the true class of a box: `Stale` hides its own
@@ -34,6 +34,25 @@ class Stale(Boxed):
             raise AttributeError(name)
         refresh(self)
         return object.__getattribute__(self, name)
+
+
+def _forward(name):
+    """Return a method that reads the view anew and goes on with the same method of the class it then has."""
+
+    def method(self, *args, **kwargs):
+        refresh(self)
+        return getattr(self, name)(*args, **kwargs)
+
+    method.__name__ = name
+    return method
+
+
+for _name in (  # what subclasses of Boxed define for themselves, and Python looks up by the class of the stale box
+    "__array__", "__array_function__", "__array_ufunc__", "__bool__", "__complex__", "__copy__", "__deepcopy__",
+    "__float__", "__format__", "__index__", "__int__", "__reduce__", "__repr__", "__str__", "constant", "item",
+    "refuse_write", "tobytes", "tolist",
+):  # fmt: skip
+    setattr(Stale, _name, _forward(_name))
 
 
 def note_view(view, base, rule, params):
@@ -92,9 +111,20 @@ def noted(y, x, rule, params):
     """Return `y`, which `rule` made of `x` by moving elements; if NumPy made it a view of `x`, it remembers that."""
     if value(y) is value(x):
         return x  # NumPy gave the very array back: the same name
-    if shows(y.data, x.data):
+    if shows(y.data, x.data) or (isinstance(value(x), Boxed) and shows_in_one_run(x, rule, params)):
         note_view(y, x, rule, params)
     return y
+
+
+def shows_in_one_run(x, rule, params):
+    """Tell whether the function gives a view of the array of one run of a batch."""
+    one = all_values(x)
+    while one.ndim > len(x.shape):
+        if not len(one):
+            return False
+        one = one[0]
+    part = rule.apply((one,), params)
+    return part.__class__ is np.ndarray and part.base is not None and np.may_share_memory(part, one)
 
 
 def shows(a, b):

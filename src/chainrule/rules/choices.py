@@ -89,6 +89,8 @@ select(np.heaviside, lambda y, x, h: (np.False_, value(x) == 0), nin=2, complex=
 def condition_of(x):
     """Return a condition as plain bools."""
     x = value(x)
+    if isinstance(x, Boxed):  # of a batch
+        return x if x.dtype.kind == "b" else x != 0
     plain = x.__class__ is np.bool_ or (x.__class__ is np.ndarray and x.dtype.kind == "b")
     return x if plain else np.asarray(x, bool)
 

@@ -36,11 +36,17 @@ for _fun, _make in ((np.zeros, zeros), (np.ones, ones), (np.empty, empty), (np.e
 composite(np.identity)(identity)
 
 
+def model(a):
+    """Return a plain array of the shape and dtype of `a`; of a batch, those of one run."""
+    a = value(a)
+    return np.empty(a.shape, a.dtype) if isinstance(a, Boxed) else a
+
+
 def made_like(fun):
     """Return the function that gives NumPy's `fun`, which copies the shape and dtype of an array, as a buffer."""
 
     def make(a, dtype=None, order="K", subok=True, shape=None, *, device=None):
-        return buffer(fun(value(a), dtype, order, subok, shape, device=device))
+        return buffer(fun(model(a), dtype, order, subok, shape, device=device))
 
     make.__name__ = make.__qualname__ = fun.__name__
     make.__doc__ = f"Return `numpy.{fun.__name__}` of `a`, as an array that traced values can be written to."
@@ -66,8 +72,8 @@ def full(shape, fill_value, dtype=None, order="C", *, device=None, like=None):
 def full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, *, device=None):
     """Return an array like `a` of one value, which keeps its derivative if it is traced."""
     if not isinstance(fill_value, Boxed):
-        return buffer(np.full_like(value(a), fill_value, dtype, order, subok, shape, device=device))
-    plain = value(a)
+        return buffer(np.full_like(model(a), fill_value, dtype, order, subok, shape, device=device))
+    plain = model(a)
     dtype = (plain.dtype if hasattr(plain, "dtype") else np.dtype(type(plain))) if dtype is None else dtype
     return full(shape_of(plain) if shape is None else shape, fill_value, dtype)
 

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from chainrule.engine.boxed import value
+from chainrule.engine.boxed import all_values, value
 from chainrule.engine.rule import composite, constant, elementwise, linear
 from chainrule.engine.spec import choose, primitive, spec_of, sum_to
 from chainrule.rules.gates import sigmoid
@@ -131,7 +131,7 @@ def bounded(y):
     So ``1 / (1 + exp(-x))`` far in its tail has the derivative 0, and not 0 * inf. The bound is 2**-20 of the largest
     float, which leaves room for factors on the way in forward mode.
     """
-    v = value(y)
+    v = all_values(y)
     total = np.add.reduce(v, axis=None) if v.__class__ is np.ndarray else v  # finite if all entries are
     if total - total == 0 or v.__class__ is complex or v.dtype.kind == "c":
         return y
@@ -145,7 +145,7 @@ def reached(x):
     After an overflow the slope 0 of a logarithm at infinity is not that of the finite truth: log(1 + exp(800)) has
     slope 1. The value comes out as inf, and the derivative as NaN: never as a plausible number.
     """
-    v = value(x)
+    v = all_values(x)
     total = np.add.reduce(v, axis=None) if v.__class__ is np.ndarray else v
     return x if total - total == 0 else np.where(np.isinf(v), np.nan, x)
 
@@ -188,7 +188,7 @@ def sech_squared(x):
 def tanh_dx(y, x):
     """1 - y**2; where that has lost two digits, 1 / cosh(x)**2 of real numbers."""
     d = 1 - y * y
-    plain = value(d)
+    plain = all_values(d)
     least = plain if plain.__class__ is not np.ndarray else np.minimum.reduce(plain, axis=None, initial=1)
     return d if spec_of(x).kind == "c" or least > 0.01 else sech_squared(x)
 

@@ -9,7 +9,7 @@ import operator
 
 import numpy as np
 
-from chainrule.engine import elementwise, indexing, writes
+from chainrule.engine import batched, elementwise, indexing, writes
 from chainrule.engine.boxed import CALL, Boxed, as_operand, value
 from chainrule.engine.rule import RULES
 
@@ -27,16 +27,23 @@ COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 INTEGERS = ("and", "or", "xor", "lshift", "rshift")  # NumPy's own TypeError for floats tells what is wrong
 
 
+def on_values(function, *operands):
+    """Apply a function of Python to plain values, to those of all runs of a batch at once."""
+    xs = [value(x) for x in operands]
+    level = batched.highest(xs)
+    return function(*xs) if level is None else batched.run_constant(function, xs, {}, level)
+
+
 def constant_operator(op):
     """Return an operator without derivative, and its reflection: it is applied to the plain values."""
 
     def plain(a, b):
         b = as_operand(b, (a,))
-        return NotImplemented if b is NotImplemented else op(value(a), value(b))
+        return NotImplemented if b is NotImplemented else on_values(op, a, b)
 
     def reflected(a, b):
         b = as_operand(b, (a,))
-        return NotImplemented if b is NotImplemented else op(value(b), value(a))
+        return NotImplemented if b is NotImplemented else on_values(op, b, a)
 
     return plain, reflected
 
@@ -48,7 +55,7 @@ def comparison(op):
         if b is None or isinstance(b, str | bytes):
             return op(value(a), b)
         b = as_operand(b, (a,))
-        return NotImplemented if b is NotImplemented else op(value(a), value(b))
+        return NotImplemented if b is NotImplemented else on_values(op, a, b)
 
     return compare
 
@@ -81,7 +88,7 @@ def contains(a, b):
 
 def of_value(function):
     """Return a function of Python's number protocol, applied to the plain value: its result is a plain integer."""
-    return lambda a, *digits: function(value(a), *digits)
+    return lambda a, *digits: on_values(function, a, *digits)
 
 
 def conjugate(a):
@@ -109,10 +116,12 @@ def install():
         setattr(Boxed, f"__i{name}__", writes.in_place(f"__{name}__", f"__i{name}__"))
     for name, fun, expr in UNARY:
         elementwise.install(Boxed, f"__{name}__", RULES[fun], expr)
+    batched.OPERATORS.update([operator.invert, *[getattr(operator, name) for name in COMPARISONS]])
     for name in COMPARISONS:
         setattr(Boxed, f"__{name}__", comparison(getattr(operator, name)))
     for name in ("floordiv", *INTEGERS):
         op = getattr(operator, f"{name}_" if name in ("and", "or") else name)
+        batched.OPERATORS.add(op)
         plain, reflected = constant_operator(op)
         setattr(Boxed, f"__{name}__", plain)
         setattr(Boxed, f"__r{name}__", reflected)

@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 
 from chainrule import tree
+from chainrule.engine import level as _level
+from chainrule.engine import splitting
+from chainrule.engine.batched import Batched, NeedsLoop, batched
 from chainrule.engine.boxed import Boxed
 from chainrule.engine.spec import shape_of, spec_of, zeros_of
 from chainrule.errors import HolomorphicError
-from chainrule.transforms.common import Chosen, name_of
+from chainrule.transforms.common import Chosen, name_of, own
 from chainrule.transforms.forward import jvp
 from chainrule.transforms.reverse import Tape, grad
 
@@ -54,6 +57,7 @@ def jacobian(
     mode: str = "auto",
     layout: str = "numerator",
     holomorphic: bool = False,
+    chunk: int | None = None,
 ) -> Callable:
     """Return a function that evaluates all partial derivatives of `f`.
 
@@ -71,6 +75,9 @@ def jacobian(
     holomorphic : bool
         For complex inputs of complex outputs: the complex derivatives, right if `f` is holomorphic. A real output of
         complex inputs gives ``dy/dRe(x) - i dy/dIm(x)``, as `grad` does, in reverse mode.
+    chunk : int, optional
+        How many rows (or columns) go through the function at once. All of them take the memory of that many runs; by
+        default as many as keep each array below some 32 MB.
 
     Returns
     -------
@@ -96,6 +103,8 @@ def jacobian(
     """
     if mode not in MODES:
         raise ValueError(f"mode must be one of {', '.join(map(repr, MODES))}, not {mode!r}")
+    if chunk is not None and (not isinstance(chunk, int) or chunk < 1):
+        raise ValueError(f"chunk must be a positive int, not {chunk!r}")
     if layout not in LAYOUTS:
         raise ValueError(f"layout must be one of {', '.join(map(repr, LAYOUTS))}, not {layout!r}")
     chosen = Chosen(f, argnums, argnames)
@@ -123,41 +132,74 @@ def jacobian(
     def evaluate(*args, **kwargs):
         record, ins, outs, how = prepare(args, kwargs)
         if how.mode == "reverse":
-            blocks = by_rows(record, ins, outs)
+            blocks = by_rows(record, ins, outs, chunk)
         else:
-            blocks = by_columns(f, chosen, args, kwargs, record, ins, outs)
+            blocks = by_columns(f, chosen, args, kwargs, record, ins, outs, chunk)
         return assemble(record, blocks, outs, ins, layout)
 
     evaluate.choice = lambda *args, **kwargs: prepare(args, kwargs)[3]  # type: ignore[attr-defined]
     return evaluate
 
 
-def units(spec):
-    """Yield a basis of the space of arrays like `spec`: each entry 1 in turn, as arrays."""
-    if not spec.shape:
-        yield 1.0 if spec.dtype is None else spec.dtype.type(1)
-        return
-    for k in range(spec.size):
-        e = np.zeros(spec.size, spec.dtype)
-        e[k] = 1
-        yield e.reshape(spec.shape)
+def units(spec, start=0, stop=None):
+    """Return a basis of the space of arrays like `spec`, or some of it: one array more, each with one entry 1."""
+    stop = spec.size if stop is None else stop
+    basis = np.zeros((stop - start, spec.size), spec.dtype or (complex if spec.kind == "c" else float))
+    basis[np.arange(stop - start), np.arange(start, stop)] = 1
+    return basis.reshape(stop - start, *spec.shape)
 
 
-def by_rows(record, ins, outs):
-    """Return blocks[o][i]: a list of rows, one for each entry of output o, by reverse passes over one tape."""
+def chunks(size, chunk, largest):
+    """Yield (start, stop) of the runs that go together, so that no array of a batch exceeds some 32 MB."""
+    step = max(1, (1 << 22) // max(largest, 1)) if chunk is None else chunk
+    for start in range(0, size, step):
+        yield start, min(start + step, size)
+
+
+def by_rows(record, ins, outs, chunk=None):
+    """Return blocks[o][i]: one row for each entry of output o. Reverse passes over one tape, many rows in each."""
+    largest = max([s.size for s in (*ins, *outs)], default=1)
     blocks = []
     for o, spec in enumerate(outs):
         rows = [[] for _ in ins]
-        for unit in units(spec):
-            bars = record.pull([unit if k == o else None for k in range(len(outs))])
-            for row, bar in zip(rows, (b for bs in bars for b in bs), strict=True):
+        for start, stop in chunks(spec.size, chunk, largest):
+            basis = units(spec, start, stop)
+
+            def pull(unit, o=o):
+                bars = record.pull([unit if k == o else None for k in range(len(outs))])
+                return [b for bs in bars for b in bs]
+
+            for row, bar in zip(rows, all_at_once(pull, basis, record.f), strict=True):
                 row.append(bar)
-        blocks.append([stack(r, spec.shape, s, spec) for r, s in zip(rows, ins, strict=True)])
+        blocks.append([joined(r, spec.shape, s, spec) for r, s in zip(rows, ins, strict=True)])
     return blocks
 
 
-def by_columns(f, chosen, args, kwargs, record, ins, outs):
-    """Return blocks[o][i]: columns moved last, one for each entry of input i, by forward passes of `f`."""
+def all_at_once(linear, basis, f):
+    """Return ``linear`` of each array in `basis`, stacked, from one call on a batch; of one alone without a batch."""
+    n = len(basis)
+    if n == 1:
+        return [y.reshape((1, *shape_of(y))) if shape_of(y) else np.stack([y]) for y in linear(single(basis[0]))]
+    before = splitting.events
+    try:
+        with _level.running(f) as level:
+            results = linear(batched(basis, level))
+            if splitting.events != before:  # a quotient 0 / 0 that may have a limit: found for each by itself
+                raise NeedsLoop(level, "a second run with values set apart")
+            return [y.data if own(y, level, f, Batched) else np.broadcast_to(y, (n, *shape_of(y))) for y in results]
+    except NeedsLoop as stop:
+        if stop.level is not None and stop.level != level:
+            raise
+    return [np.stack(parts) for parts in zip(*[linear(single(unit)) for unit in basis], strict=True)]
+
+
+def single(unit):
+    """Return an array without axes as a number."""
+    return unit if unit.shape else unit[()]
+
+
+def by_columns(f, chosen, args, kwargs, record, ins, outs, chunk=None):
+    """Return blocks[o][i]: one column for each entry of input i, moved last. Forward passes, many columns in each."""
     places = chosen.places(f, list(args), kwargs)
 
     def of_chosen(*values):
@@ -167,36 +209,39 @@ def by_columns(f, chosen, args, kwargs, record, ins, outs):
         return f(*full, **named)
 
     primals = tuple([tree.unflatten(s, v) for s, v in zip(record.structures, record.points, strict=True)])
+    largest = max([s.size for s in (*ins, *outs)], default=1)
     columns = [[[] for _ in ins] for _ in outs]
     for i, spec in enumerate(ins):
-        for unit in units(spec):
+
+        def push(unit, i=i):
             flat = [unit if k == i else zeros_of(s) for k, s in enumerate(ins)]
-            tangents, at = [], 0
-            for s, values in zip(record.structures, record.points, strict=True):
-                tangents.append(tree.unflatten(s, flat[at : at + len(values)]))
-                at += len(values)
+            groups = split(flat, record.points)
+            tangents = [tree.unflatten(s, vs) for s, vs in zip(record.structures, groups, strict=True)]
             _, ydot = jvp(of_chosen, primals, tuple(tangents))
-            dots = [ydot] if isinstance(ydot, Boxed) else tree.flatten(ydot)[0]
-            for o, d in enumerate(dots):
-                columns[o][i].append(d)
+            return [ydot] if isinstance(ydot, Boxed) else tree.flatten(ydot)[0]
+
+        for start, stop in chunks(spec.size, chunk, largest):
+            for o, dots in enumerate(all_at_once(push, units(spec, start, stop), f)):
+                columns[o][i].append(dots)
     blocks = []
     for o, spec in enumerate(outs):
         row = []
         for i, s in enumerate(ins):
-            block = stack(columns[o][i], s.shape, spec, spec)
+            block = joined(columns[o][i], s.shape, spec, spec)
             row.append(move_front_to_back(block, len(s.shape)))
         blocks.append(row)
     return blocks
 
 
-def stack(parts, lead, each, out):
-    """Stack arrays like `each` into one of shape ``lead + each.shape``."""
+def joined(parts, lead, each, out):
+    """Join chunks of arrays like `each` into one array of shape ``lead + each.shape``."""
     if not parts:
         return np.zeros(lead + each.shape, out.dtype)
+    block = parts[0] if len(parts) == 1 else np.concatenate(parts)
     if lead == ():
-        return parts[0]
-    block = np.stack(parts)
-    return block.reshape(lead + each.shape)
+        return block[0]
+    block = block.reshape(lead + each.shape)
+    return block if isinstance(block, Boxed) or block.flags.writeable else block.copy()
 
 
 def move_front_to_back(x, count):
@@ -232,11 +277,13 @@ def hessian(
     argnums: int | tuple[int, ...] | None = None,
     argnames: str | tuple[str, ...] | None = None,
     holomorphic: bool = False,
+    chunk: int | None = None,
 ) -> Callable:
     """Return a function that evaluates all second derivatives of a scalar function: forward over reverse mode.
 
     The result has the shape ``x.shape + x.shape``; for containers, or several arguments, it is the container of blocks.
-    The cost is that of one gradient for each entry of the argument.
+    The cost is that of one gradient for each entry of the argument; `chunk` of them are computed at once, by one run on
+    larger arrays (see `jacobian`).
 
     Examples
     --------
@@ -246,7 +293,7 @@ def hessian(
            [ 6.,  0.]])
     """
     g = grad(f, argnums, argnames, holomorphic=holomorphic)
-    return jacobian(g, argnums, argnames, mode="forward", holomorphic=holomorphic)
+    return jacobian(g, argnums, argnames, mode="forward", holomorphic=holomorphic, chunk=chunk)
 
 
 def hvp(f: Callable, x: Any, v: Any) -> Any:

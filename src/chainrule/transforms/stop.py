@@ -3,7 +3,7 @@
 from typing import Any
 
 from chainrule import tree
-from chainrule.engine.boxed import Boxed
+from chainrule.engine.boxed import Boxed, value
 
 
 def stop_gradient(x: Any) -> Any:
@@ -24,6 +24,4 @@ def stop_gradient(x: Any) -> Any:
     >>> cr.grad(lambda x: x * cr.stop_gradient(x))(3.0)
     3.0
     """
-    if isinstance(x, Boxed):
-        return stop_gradient(x.data)
-    return tree.tree_map(lambda v: stop_gradient(v.data) if isinstance(v, Boxed) else v, x)
+    return value(x) if isinstance(x, Boxed) else tree.tree_map(value, x)

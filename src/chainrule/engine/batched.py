@@ -1,0 +1,214 @@
+"""Batches: many runs of a function at once.
+
+A `Batched` stands for one value of each run; `data` holds them all, along its first axis, one level down. To all who
+ask it has the shape and dtype of one run. A call is run once on all of them: how, follows from the kind of its rule.
+
+* elementwise functions and choices: operands are lined up behind the batch axis;
+* functions that move elements (`gather`): the elements are moved in all runs by the positions of one;
+* functions of axes, of stacks of matrices, products: by the table `BATCHING`, filled in `chainrule.rules.batching`;
+* all others: one call for each run, and the results are stacked.
+
+Where plain Python asks for what differs from run to run (``if x > 0``, ``int(x)``, a mask as an index), the function
+can't go on as one: `NeedsLoop` stops it, and `vmap` runs the whole function once for each.
+"""
+
+import threading
+
+import numpy as np
+
+from chainrule.engine.boxed import Boxed, value
+from chainrule.engine.indexing import positions
+from chainrule.engine.spec import shape_of
+
+BATCHING = {}  # function -> how(rule, n, xs, flags, params): the result for all runs, batch axis first
+LOOPED = set()  # names of the functions that were run in a loop, for tests
+
+
+class NeedsLoop(BaseException):
+    """Plain Python asked for a value that differs between the runs of the batch of `level`."""
+
+    def __init__(self, level, what):
+        super().__init__(what)
+        self.level, self.what = level, what
+
+
+class Batched(Boxed):
+    """The values of many runs, as one. Made by `vmap`."""
+
+    __slots__ = ()
+    batch = True
+
+    @staticmethod
+    def process(rule, level, operands, params):  # noqa: D102 (see Boxed)
+        flags = [x.__class__ is Batched and x.level == level for x in operands]
+        xs = [x.data if m else x for x, m in zip(operands, flags, strict=True)]
+        n = next(x.shape[0] for x, m in zip(xs, flags, strict=True) if m)
+        how = BATCHING.get(rule.fun)
+        if how is None:
+            how = lined_up if rule.kind in ("elementwise", "select") else moved if rule.kind == "gather" else looped
+        if how is looped:
+            return wrap(looped(rule, n, xs, flags, params, level), level)
+        return wrap(how(rule, n, xs, flags, params), level)
+
+    def constant(self, y):
+        """Return a value that depends on no input: it is the same in all runs."""
+        return y
+
+    def __bool__(self):
+        data = value(self.data)
+        if data.__class__ is np.ndarray and data.ndim == 1:  # a branch that all runs take alike
+            truth = data != 0
+            if truth.all():
+                return True
+            if not truth.any():
+                return False
+        elif shape_of(self):
+            raise ValueError("The truth value of an array with more than one element is ambiguous.")
+        raise NeedsLoop(self.level, "a branch on its value")
+
+    def _needs_loop(self, *args, **kwargs):
+        raise NeedsLoop(self.level, "a plain number or array of it")
+
+    __int__ = __index__ = __float__ = __complex__ = __array__ = item = tolist = tobytes = _needs_loop
+
+    def __repr__(self):
+        return f"Batched({self.data!r})"
+
+    __str__ = __repr__
+
+    def __format__(self, spec):
+        return repr(self)
+
+
+def batched(data, level):
+    """Return a `Batched` of the runs along the first axis of `data`."""
+    box = object.__new__(Batched)
+    box.data, box.aux, box.level = data, None, level
+    return box
+
+
+def wrap(y, level):
+    """Return the outputs of a call as batches."""
+    if isinstance(y, tuple | list):
+        parts = [batched(v, level) for v in y]
+        return type(y)(*parts) if hasattr(y, "_fields") else type(y)(parts)
+    return batched(y, level)
+
+
+def ranked(x, rank):
+    """Give each run's value `rank` axes, with axes of length 1 in front."""
+    have = len(x.shape) - 1
+    return x if have >= rank else x.reshape(x.shape[:1] + (1,) * (rank - have) + x.shape[1:])
+
+
+def spread(x, n):
+    """Return a value that is the same in all runs as one of `n` runs."""
+    return np.broadcast_to(x, (n, *shape_of(x)))
+
+
+def lined_up(rule, n, xs, flags, params):
+    """Run a function that broadcasts its operands."""
+    rank = max(len(shape_of(x)) - m for x, m in zip(xs, flags, strict=True))
+    return rule.apply(tuple([ranked(x, rank) if m else x for x, m in zip(xs, flags, strict=True)]), params)
+
+
+def moved(rule, n, xs, flags, params):
+    """Move the elements of all runs by the positions of one."""
+    (x,) = xs
+    if x.__class__ is np.ndarray and n:
+        part = rule.apply((x[0],), params)
+        if (
+            part.__class__ is np.ndarray and part.base is not None and np.may_share_memory(part, x)
+        ):  # a view remains one
+            return np.lib.stride_tricks.as_strided(part, (n, *part.shape), (x.strides[0], *part.strides))
+    where = positions(rule.fun, x.shape[1:], params)
+    return x.reshape(n, -1)[:, where.reshape(-1)].reshape((n, *where.shape))
+
+
+def looped(rule, n, xs, flags, params, level=None):
+    """Call the function once for each run."""
+    LOOPED.add(rule.name)
+    runs = [rule.apply(tuple([x[k] if m else x for x, m in zip(xs, flags, strict=True)]), params) for k in range(n)]
+    if not runs:
+        raise NeedsLoop(level, "an empty batch of a function without a batching rule")
+    first = runs[0]
+    if isinstance(first, tuple | list):
+        parts = [stacked(part, level) for part in zip(*runs, strict=True)]
+        return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
+    return stacked(runs, level)
+
+
+def stacked(parts, level):
+    """Stack one output of all runs."""
+    if len({shape_of(p) for p in parts}) > 1:
+        raise NeedsLoop(level, "a result whose shape differs from run to run")
+    return np.stack(parts)
+
+
+_inside = threading.local()
+
+
+def guarded(fun, written):
+    """Return the call of a composite that may hand on the plain values of its arguments to the function itself.
+
+    Of a batch these are the batch, and the composite would be called again without end: then it is a loop of calls.
+    """
+
+    def call(*args, **kwargs):
+        for a in args:
+            if a.__class__ is Batched:
+                break
+        else:
+            return written(*args, **kwargs)
+        active = _inside.__dict__.setdefault("active", set())
+        key = (fun, *[id(a) for a in args if a.__class__ is Batched])
+        if key in active:
+            level = highest(args)
+            return run_constant(fun, args, kwargs, level)
+        active.add(key)
+        try:
+            return written(*args, **kwargs)
+        finally:
+            active.discard(key)
+
+    call.__name__, call.__doc__ = getattr(written, "__name__", "call"), written.__doc__
+    return call
+
+
+def highest(values):
+    """Return the level of the highest batch among some values, or None."""
+    return max([v.level for v in values if v.__class__ is Batched], default=None)
+
+
+def run_constant(fun, args, kwargs, level):
+    """Run a function without derivative on batches: all runs at once for ufuncs and functions of an axis."""
+    of_form = FORM.get(fun)
+    if of_form is not None:
+        return of_form(*args, **kwargs)
+    flags = [a.__class__ is Batched and a.level == level for a in args]
+    xs = [a.data if m else a for a, m in zip(args, flags, strict=True)]
+    n = next(x.shape[0] for x, m in zip(xs, flags, strict=True) if m)
+    how = BATCHING.get(fun)
+    if how is not None:
+        return wrap(how(Plain(fun), n, xs, flags, kwargs), level)
+    if isinstance(fun, np.ufunc) or fun in OPERATORS:
+        return wrap(lined_up(Plain(fun), n, xs, flags, kwargs), level)
+    return wrap(looped(Plain(fun), n, xs, flags, kwargs, level), level)
+
+
+FORM = {}  # functions of the shape and dtype alone, which are the same in all runs -> the same of a box
+OPERATORS = set()  # functions of the operator module that broadcast
+
+
+class Plain:
+    """Stands for the rule of a function without derivative."""
+
+    __slots__ = ("fun", "name")
+    kind = "constant"
+
+    def __init__(self, fun):
+        self.fun, self.name = fun, getattr(fun, "__name__", "function")
+
+    def apply(self, xs, params):
+        """Call the function."""
+        return self.fun(*xs, **params)

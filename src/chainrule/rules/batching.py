@@ -1,0 +1,390 @@
+"""How functions run on a batch: the table behind `vmap`, for what does not follow from the kind of a rule.
+
+An entry gets the values of all runs, with the batch along their first axis, and gives the results in the same way.
+Functions without an entry are lined up (elementwise, choices), moved by positions (`gather`), or run once for each.
+"""
+
+import numpy as np
+
+from chainrule.engine.batched import BATCHING, FORM, lined_up, looped, moved, ranked, spread
+from chainrule.engine.boxed import Boxed
+from chainrule.engine.indexing import getitem, put, scatter
+from chainrule.engine.rule import RULES
+from chainrule.engine.spec import cast_to, choose, real_part, shape_of, spread_to, sum_to
+from chainrule.rules import linalg_factor, linalg_spectrum, linalg_svd, norms, statistics
+from chainrule.rules.einsum import einsum2
+from chainrule.rules.shapes import flatten
+
+# -- functions of the shape and dtype alone ---------------------------------------------------------------------
+
+
+def size(a, axis=None):
+    """Return the number of entries of one run, or the length of its axes."""
+    if axis is None:
+        return a.size
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    return int(np.prod([a.shape[i] for i in axes]))
+
+
+FORM.update(
+    {
+        np.shape: lambda a: a.shape,
+        np.ndim: lambda a: len(a.shape),
+        np.size: size,
+        np.iscomplexobj: lambda x: x.dtype.kind == "c",
+        np.isrealobj: lambda x: x.dtype.kind != "c",
+        np.result_type: lambda *xs: np.result_type(*[x.dtype if isinstance(x, Boxed) else x for x in xs]),
+        np.isscalar: lambda element: False,
+    }
+)
+
+# -- functions of one array and an axis ------------------------------------------------------------------------
+
+
+def along(default, flat=False):
+    """Return how a function runs whose parameter `axis` counts an operand's axes.
+
+    `default` is the axis it takes if none is given; with `flat` it then (or for None) takes the flattened array.
+    """
+
+    def how(rule, n, xs, flags, params):
+        x, *rest = xs
+        if any(flags[1:]) or not flags[0]:
+            return looped(rule, n, xs, flags, params)
+        params = dict(params)
+        axis = params.get("axis", default)
+        if rest:  # a plain argument by position, such as the axis
+            return looped(rule, n, xs, flags, params)
+        rank = len(x.shape) - 1
+        if axis is None:
+            if flat:
+                x, axis = x.reshape(n, -1), 1
+            else:
+                axis = tuple(range(1, rank + 1))
+                if params.get("keepdims") is True:
+                    return rule.apply((x,), {**params, "axis": axis})
+        elif isinstance(axis, tuple):
+            axis = tuple([checked(a, rank) for a in axis])
+        else:
+            axis = checked(axis, rank)
+        where = params.get("where", True)
+        if where is not True and shape_of(where):
+            params["where"] = np.asarray(where)
+        return rule.apply((x,), {**params, "axis": axis})
+
+    return how
+
+
+def checked(axis, rank):
+    """Return an axis of one run as that of all."""
+    if not -rank <= axis < rank:
+        raise np.exceptions.AxisError(axis, rank)
+    return axis % rank + 1
+
+
+for _fun in (np.sum, np.mean, np.prod, np.max, np.min, np.any, np.all, np.nanmax, np.nanmin, np.count_nonzero):
+    BATCHING[_fun] = along(None)
+for _fun in (np.cumsum, np.cumprod, np.argmax, np.argmin):
+    BATCHING[_fun] = along(None, flat=True)
+for _fun in (np.argsort, np.fft.fft, np.fft.ifft, np.fft.rfft, np.fft.irfft):
+    BATCHING[_fun] = along(-1)
+
+# -- the engine's primitives -----------------------------------------------------------------------------------
+
+
+def last(x):
+    """Move the batch axis behind the others, where a subscript leaves it alone."""
+    return np.moveaxis(x, 0, -1)
+
+
+def first(x):
+    """Move the batch axis back."""
+    return np.moveaxis(x, -1, 0)
+
+
+def spelled(index, rank):
+    """Return a subscript with slices in place of ``...``, so that the batch axis behind is not taken by it."""
+    parts = index if index.__class__ is tuple else (index,)
+    for k, part in enumerate(parts):
+        if part is Ellipsis:
+            taken = sum(consumed(p) for p in parts if p is not Ellipsis)
+            return (*parts[:k], *(slice(None),) * (rank - taken), *parts[k + 1 :])
+    return parts
+
+
+def consumed(part):
+    """Return how many axes one part of a subscript takes."""
+    if part is None or part is Ellipsis:
+        return 0
+    return part.ndim if isinstance(part, np.ndarray) and part.dtype.kind == "b" else 1
+
+
+def plain_front(index):
+    """Tell whether a subscript may be applied behind a full slice: no arrays that move their axes to the front."""
+    return not any(isinstance(p, np.ndarray | list) for p in index)
+
+
+def read(rule, n, xs, flags, params):
+    """Read the same entries of each run."""
+    (x,) = xs
+    index = spelled(params["index"], len(x.shape) - 1)
+    if plain_front(index):
+        return x[(slice(None), *index)]
+    return first(last(x)[index])
+
+
+def scattered(rule, n, xs, flags, params):
+    """Scatter the values of each run."""
+    (v,) = xs
+    shape, dtype = params["shape"], params["dtype"]
+    index = spelled(params["index"], len(shape))
+    if plain_front(index):
+        return scatter(v, (slice(None), *index), (n, *shape), dtype)
+    return first(scatter(last(v), index, (*shape, n), dtype))
+
+
+def written_all(rule, n, xs, flags, params):
+    """Write to the same entries of each run."""
+    x, v = xs
+    if not flags[0]:
+        x = spread(x, n)
+    index = spelled(params["index"], len(x.shape) - 1)
+    rank = np.broadcast_to(np.int8(0), x.shape[1:])[index].ndim
+    if not plain_front(index):
+        return first(put(last(x), last(fitted(v, rank)) if flags[1] else np.expand_dims(v, -1), index))
+    return put(x, fitted(v, rank) if flags[1] else v, (slice(None), *index))
+
+
+def fitted(v, rank):
+    """Give each run's value `rank` axes: axes of length 1 are put in front, or dropped there."""
+    extra = len(v.shape) - 1 - rank
+    return v.reshape(v.shape[:1] + v.shape[1 + extra :]) if extra > 0 else ranked(v, rank)
+
+
+def summed_to(rule, n, xs, flags, params):
+    """Sum each run down to a shape."""
+    (x,) = xs
+    shape = params["shape"]
+    have = x.shape[1:]
+    extra = len(have) - len(shape)
+    axes = tuple(range(1, extra + 1))
+    kept = tuple([i + extra + 1 for i, k in enumerate(shape) if k == 1 != have[i + extra]])
+    if axes + kept:
+        x = np.sum(x, axis=axes + kept)
+    return x.reshape(n, *shape)
+
+
+def spread_all(rule, n, xs, flags, params):
+    """Broadcast each run to a shape."""
+    (x,) = xs
+    shape = params["shape"]
+    return spread_to(ranked(x, len(shape)), (n, *shape))
+
+
+def as_it_is(rule, n, xs, flags, params):
+    """Run a function that does not look at axes."""
+    return rule.apply(xs, params)
+
+
+BATCHING.update(
+    {
+        getitem: read,
+        scatter: scattered,
+        put: written_all,
+        sum_to: summed_to,
+        spread_to: spread_all,
+        cast_to: as_it_is,
+        real_part: as_it_is,
+        choose: lined_up,
+        np.conjugate: as_it_is,
+        np.ndarray.astype: as_it_is,
+    }
+)
+
+
+# -- shapes ----------------------------------------------------------------------------------------------------
+
+
+def reshaped(rule, n, xs, flags, params):
+    """Give each run another shape."""
+    (x,) = xs
+    shape = params.get("shape", params.get("newshape"))
+    if params.get("order", "C") != "C":
+        return moved(rule, n, xs, flags, params)
+    shape = tuple(shape) if hasattr(shape, "__len__") else (shape,)
+    if -1 in shape and x.size:
+        known = -int(np.prod(shape))
+        shape = tuple([x.size // n // known if k == -1 else k for k in shape])
+    return x.reshape(n, *shape)
+
+
+def flattened(rule, n, xs, flags, params):
+    """Flatten each run."""
+    if params.get("order", "C") != "C":
+        return moved(rule, n, xs, flags, params)
+    return xs[0].reshape(n, -1)
+
+
+def permuted(rule, n, xs, flags, params):
+    """Permute the axes of each run."""
+    (x,) = xs
+    rank = len(x.shape) - 1
+    axes = params.get("axes")
+    axes = range(rank)[::-1] if axes is None else [a % rank for a in axes]
+    return np.transpose(x, (0, *[a + 1 for a in axes]))
+
+
+def broadcast(rule, n, xs, flags, params):
+    """Broadcast each run."""
+    (x,) = xs
+    shape = params["shape"]
+    shape = tuple(shape) if hasattr(shape, "__len__") else (shape,)
+    return np.broadcast_to(ranked(x, len(shape)), (n, *shape))
+
+
+def swapped(rule, n, xs, flags, params):
+    """Swap two axes of each run."""
+    (x,) = xs
+    rank = len(x.shape) - 1
+    return np.swapaxes(x, params["axis1"] % rank + 1, params["axis2"] % rank + 1)
+
+
+BATCHING.update(
+    {
+        np.reshape: reshaped,
+        np.ravel: flattened,
+        flatten: flattened,
+        np.transpose: permuted,
+        np.broadcast_to: broadcast,
+        np.swapaxes: swapped,
+        np.copy: as_it_is,
+    }
+)
+
+
+# -- joining ---------------------------------------------------------------------------------------------------
+
+
+def joined(new):
+    """Return how arrays are joined along an old axis, or (`new`) along a new one."""
+
+    def how(rule, n, xs, flags, params):
+        params = dict(params)
+        parts = [x if m else spread(x, n) for x, m in zip(xs, flags, strict=True)]
+        axis = params.get("axis", 0)
+        if axis is None:
+            parts, axis = [p.reshape(n, -1) for p in parts], 0
+        rank = len(parts[0].shape) - 1 + new
+        params["axis"] = axis % rank + 1 if -rank <= axis < rank else axis + (axis >= 0)
+        return rule.apply(tuple(parts), params)
+
+    return how
+
+
+BATCHING[np.concatenate] = joined(0)
+BATCHING[np.stack] = joined(1)
+
+
+# -- products --------------------------------------------------------------------------------------------------
+
+
+def multiplied(rule, n, xs, flags, params):
+    """Multiply matrices; a vector is a row on the left and a column on the right."""
+    a, b = xs
+    left, right = [len(shape_of(x)) - m for x, m in zip(xs, flags, strict=True)]
+    if left == 0 or right == 0:
+        raise ValueError("matmul: Input operand does not have enough dimensions")
+    if left == right == 1:
+        return np.add.reduce(a * b, axis=-1)
+    if flags == [True, False] and left == 1 and right == 2:
+        return np.matmul(a, b)  # the runs are the rows of one matrix
+    if flags == [False, True] and left == 2 and right == 1:
+        return np.matmul(b, np.swapaxes(a, -1, -2))
+    if left == 1:
+        a = a[..., None, :]
+    if right == 1:
+        b = b[..., :, None]
+    rank = max(left, right, 2)
+    y = np.matmul(*[ranked(x, rank) if m else x for x, m in zip((a, b), flags, strict=True)])
+    if left == 1:
+        y = y[..., 0, :]
+    return y[..., 0] if right == 1 else y
+
+
+def dotted(rule, n, xs, flags, params):
+    """Multiply as `matmul` does up to matrices, and by numbers."""
+    ranks = [len(shape_of(x)) - m for x, m in zip(xs, flags, strict=True)]
+    if 0 in ranks:
+        return lined_up(RULES[np.multiply], n, xs, flags, {})
+    if max(ranks) <= 2:
+        return multiplied(RULES[np.matmul], n, xs, flags, params)
+    return looped(rule, n, xs, flags, params)
+
+
+def outer(rule, n, xs, flags, params):
+    """Multiply each entry by each."""
+    a, b = [x.reshape(n, -1) if m else np.ravel(x) for x, m in zip(xs, flags, strict=True)]
+    return a[..., :, None] * b[..., None, :]
+
+
+def contracted(rule, n, xs, flags, params):
+    """Contract by `einsum`, with one more index for the batch."""
+    terms, result = params["subscripts"].split("->")
+    batch = next(c for c in "ZYXWVUTSRQPONMLKJIHGFEDCBAzyxwvutsrqponmlkjihgfedcba" if c not in params["subscripts"])
+    terms = [batch + t if m else t for t, m in zip(terms.split(","), flags, strict=True)]
+    return einsum2(*xs, f"{','.join(terms)}->{batch}{result}")
+
+
+BATCHING.update({np.matmul: multiplied, np.dot: dotted, np.outer: outer, np.linalg.outer: outer, einsum2: contracted})
+
+
+# -- linear algebra: NumPy's own functions take stacks ------------------------------------------------------------
+
+
+def solved(rule, n, xs, flags, params):
+    """Solve systems: a right-hand side that is a vector gets a second axis."""
+    a, b = [x if m else spread(x, n) for x, m in zip(xs, flags, strict=True)]
+    if len(b.shape) == 2:
+        return np.linalg.solve(a, ranked(b[..., None], len(a.shape) - 1))[..., 0]
+    rank = max(len(a.shape), len(b.shape)) - 1
+    return np.linalg.solve(ranked(a, rank), ranked(b, rank))
+
+
+for _fun in (
+    np.linalg.inv, np.linalg.det, np.linalg.slogdet, np.linalg.pinv, np.linalg.cond, np.matrix_transpose,
+    linalg_factor.cholesky, linalg_factor.qr, linalg_spectrum.eigh, linalg_spectrum.eig, linalg_svd.svd,
+):  # fmt: skip
+    BATCHING[_fun] = as_it_is
+BATCHING[np.linalg.solve] = solved
+
+
+def of_axes(rule, n, xs, flags, params):
+    """Run one of our functions of `axis` (None: all axes), which keeps the others."""
+    return along(None)(rule, n, xs, flags, params)
+
+
+for _fun in (statistics.variance, statistics.deviation_of, norms.length):
+    BATCHING[_fun] = of_axes
+BATCHING[norms.unit] = of_axes
+
+
+def tensor_product(rule, n, xs, flags, params):
+    """Contract pairs of axes: by `einsum`, with one more index for the batch."""
+    axes = params.get("axes", 2)
+    ranks = [len(shape_of(x)) - m for x, m in zip(xs, flags, strict=True)]
+    if not hasattr(axes, "__len__"):
+        axes = (range(ranks[0] - axes, ranks[0]), range(axes))
+    ours, theirs = [[k] if not hasattr(k, "__len__") and not isinstance(k, range) else list(k) for k in axes]
+    if sum(ranks) > 40:
+        return looped(rule, n, xs, flags, params)
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY"
+    a, b = list(letters[: ranks[0]]), list(letters[ranks[0] : sum(ranks)])
+    for i, j in zip(ours, theirs, strict=True):
+        b[j] = a[i]
+    summed = {a[i] for i in ours}
+    result = "".join(["Z", *[c for c in a if c not in summed], *[c for c in b if c not in summed]])
+    terms = ["Z" * m + "".join(t) for t, m in zip((a, b), flags, strict=True)]
+    return einsum2(*xs, f"{terms[0]},{terms[1]}->{result}")
+
+
+BATCHING[np.tensordot] = tensor_product

@@ -1,0 +1,233 @@
+"""Batches: every rule under vmap, alone and with derivatives inside and around, against a loop over the entries."""
+
+import numpy as np
+import pytest
+
+import chainrule as cr
+from chainrule.engine import batched
+from chainrule.testing.samples import all_samples
+
+RUNS = 3
+SAMPLES = [s for s in all_samples() if not s.error]
+rng = np.random.default_rng(5)
+X = rng.normal(size=(5, 3))
+W = rng.normal(size=(4, 3))
+M = rng.normal(size=(5, 3, 3)) + 4 * np.eye(3)
+
+
+def outputs(sample):
+    """Return the function of a sample with its inexact results in one flat array."""
+    f = sample.function()
+
+    def g(*xs):
+        y = f(*xs)
+        ys = y if isinstance(y, tuple | list) else (y,)
+        parts = [np.reshape(v, (-1,)) for v in ys if getattr(v, "dtype", np.dtype(float)).kind in "fc"]
+        return np.concatenate([p if p.dtype.kind == "f" else np.concatenate([p.real, p.imag]) for p in parts])
+
+    return g
+
+
+def batch_of(xs):
+    """Return operands for several runs near the given ones, along a new first axis."""
+    return [np.stack([np.asarray(x) * (1 + 0.01 * k) for k in range(RUNS)]) for x in xs]
+
+
+def by_loop(f, *batches):
+    return np.stack([f(*[b[k] for b in batches]) for k in range(len(batches[0]))])
+
+
+@pytest.mark.parametrize("sample", sorted(SAMPLES, key=str), ids=str)
+def test_a_batch_gives_what_a_loop_gives(sample):
+    if not sample.accepts("float64"):
+        return
+    f = outputs(sample)
+    batches = batch_of(sample.operands("float64"))
+    where = tuple(range(len(batches)))
+    want = by_loop(f, *batches)
+    np.testing.assert_allclose(cr.vmap(f)(*batches), want, rtol=1e-9, atol=1e-9)
+    weights = np.cos(np.arange(want.shape[1]))
+    loss = lambda *xs: np.sum(f(*xs) * weights)
+    gradients = [cr.grad(loss, argnums=where)(*[b[k] for b in batches]) for k in range(RUNS)]
+    for have, parts in zip(cr.vmap(cr.grad(loss, argnums=where))(*batches), zip(*gradients, strict=True), strict=True):
+        np.testing.assert_allclose(have, np.stack(parts), rtol=1e-8, atol=1e-8)
+
+
+PROGRAMS = {
+    "mlp": lambda x: np.sum(np.tanh(W @ x) ** 2),
+    "branch that differs": lambda x: x.sum() if x[0] > 0 else x.prod(),
+    "branch that agrees": lambda x: x.sum() if x[0] > -100 else x.prod(),
+    "writes": lambda x: written(x),
+    "mask": lambda x: np.sum(x[x > 0] ** 2),
+    "place of the maximum": lambda x: x[np.argmax(x)] ** 2,
+    "logsumexp": lambda x: np.log(np.sum(np.exp(x - np.max(x)))),
+    "gradient inside": lambda x: np.sum(cr.grad(lambda y: np.sum(y**3 * x))(x * 2)),
+    "batch inside": lambda x: np.sum(cr.vmap(lambda r: np.tanh(r) * x.sum())(W)),
+    "jacobian inside": lambda x: np.sum(cr.jacobian(lambda y: np.sin(W @ y))(x) ** 2),
+    "norm and median": lambda x: np.linalg.norm(x) * np.median(x),
+    "number": lambda x: x[0] * float(3) + len(x),
+    "constant": lambda x: 2.0,
+}
+
+
+def written(x):
+    y = np.zeros(3, like=x)
+    y[0] = x[1]
+    y[1:] += x[:2]
+    y[[0, 2]] *= 2
+    y.T[1] = x[2] ** 2
+    return np.sum(np.sin(y))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_nestings(name):
+    f = PROGRAMS[name]
+    want = by_loop(f, X)
+    np.testing.assert_allclose(cr.vmap(f)(X), want, rtol=1e-12)
+    total = lambda X: np.sum(np.cos(cr.vmap(f)(X)))
+    looped = lambda X: np.sum(np.cos(np.stack([f(X[k]) for k in range(5)])))
+    np.testing.assert_allclose(cr.grad(total)(X), cr.grad(looped)(X), rtol=1e-10, atol=1e-12)
+    V = np.cos(X)
+    np.testing.assert_allclose(cr.jvp(total, (X,), (V,))[1], cr.jvp(looped, (X,), (V,))[1], rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(cr.vmap(cr.grad(f))(X), by_loop(cr.grad(f), X), rtol=1e-10, atol=1e-12)
+    hvp = lambda x: cr.hvp(f, x, np.ones(3))
+    np.testing.assert_allclose(cr.vmap(hvp)(X), by_loop(hvp, X), rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(cr.vmap(cr.hessian(f))(X), by_loop(cr.hessian(f), X), rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(cr.hvp(total, X, V), cr.hvp(looped, X, V), rtol=1e-9, atol=1e-11)
+
+
+def test_axes_in_and_out_and_containers():
+    f = lambda p, x, s: {"y": p["w"] @ x * s, "s": s * 2}
+    p = {"w": W, "b": np.ones((2, 5))}
+    out = cr.vmap(f, in_axes=({"w": None, "b": 1}, 0, None), out_axes={"y": 1, "s": None})(p, X, 3.0)
+    np.testing.assert_allclose(out["y"], (X @ W.T).T * 3)
+    assert out["s"] == 6.0
+    np.testing.assert_allclose(
+        cr.vmap(lambda a, b: a @ b, in_axes=(2, -1))(M.transpose(1, 2, 0), X.T), by_loop(np.matmul, M, X)
+    )
+    np.testing.assert_allclose(cr.vmap(lambda x, k=None: x * k)(X, k=np.arange(5.0)), X * np.arange(5.0)[:, None])
+    assert cr.vmap(lambda x: x)(X.astype(np.float32)).dtype == np.float32
+
+
+def test_results_share_no_memory_with_arguments():
+    y = cr.vmap(lambda x: x)(X)
+    assert not np.shares_memory(y, X)
+    assert y.flags.writeable
+
+
+BAD = {
+    "lengths": (lambda: cr.vmap(lambda a, b: a + b)(X, W), "different lengths"),
+    "no axis": (lambda: cr.vmap(lambda a: a)(1.0), "has no such axis"),
+    "nothing": (lambda: cr.vmap(lambda a: a, in_axes=None)(X), "nothing to map"),
+    "count": (lambda: cr.vmap(lambda a: a, in_axes=(0, 0))(X), "in_axes has 2 entries"),
+    "container": (lambda: cr.vmap(lambda a: a, in_axes=({"w": 0},))(X), "does not fit"),
+    "out": (lambda: cr.vmap(lambda a: a, out_axes=None)(X), "differs between the runs"),
+    "shapes": (lambda: cr.vmap(lambda a: a[a > 0])(X), "shapes differ"),
+    "structure": (lambda: cr.vmap(lambda a: {"p": a} if a[0] > 0 else {"n": a})(X), "differ between the runs"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_refused(name):
+    call, message = BAD[name]
+    with pytest.raises(cr.errors.ShapeError, match=message):
+        call()
+
+
+def test_a_box_that_outlives_its_batch_raises():
+    kept = []
+    cr.vmap(lambda x: kept.append(x) or x)(X)
+    with pytest.raises(cr.errors.LeakedValueError):
+        cr.grad(lambda y: np.sum(y * kept[0]))(X[0])
+
+
+BY_RULE = {
+    "elementwise": lambda x: np.exp(np.sin(x)) / (1 + x * x),
+    "reductions": lambda x: x.sum() * x.mean() * x.max() * np.var(x) * np.prod(x) * np.linalg.norm(x),
+    "indexing": lambda x: x[1:] * x[:-1] + x[[0, 2]],
+    "products": lambda x: np.dot(np.outer(x, x) @ x, x) + np.einsum("i,ij->", x, W.T),
+    "where": lambda x: np.where(x > 0, x, x**2) + np.clip(x, -0.5, 0.5) + np.maximum(x, 0.1),
+    "linear algebra": lambda x: (
+        np.linalg.solve(np.eye(3) * 4 + np.outer(x, x), x)
+        + np.linalg.inv(np.eye(3) + np.outer(x, x))[0]
+        + np.linalg.det(np.outer(x, x) + np.eye(3))
+        + np.linalg.eigvalsh(np.outer(x, x) + np.diag(np.arange(3.0)))
+    ),
+    "shapes": lambda x: np.stack([x, 2 * x]).T.reshape(-1)[::2] + np.roll(np.concatenate([x, x]), 1)[:3],
+}
+
+
+@pytest.mark.parametrize("name", BY_RULE)
+def test_the_common_functions_run_without_a_loop(name):
+    batched.LOOPED.clear()
+    f = lambda x: np.sum(BY_RULE[name](x))
+    cr.vmap(f)(X)
+    cr.vmap(cr.grad(f))(X)
+    cr.grad(lambda X: np.sum(cr.vmap(f)(X)))(X)
+    cr.vmap(lambda x: cr.hvp(f, x, np.ones(3)))(X)
+    assert not batched.LOOPED
+
+
+def test_a_jacobian_calls_each_rule_once_for_all_rows():
+    calls = []
+
+    class Count(cr.Function):
+        def forward(self, x):
+            return x * 1.0
+
+        def backward(self, gy):
+            calls.append(1)
+            return gy * 1.0
+
+    f = lambda x: np.tanh(W @ Count()(x))
+    j = cr.jacobian(f, mode="reverse")(X[0])
+    assert len(calls) == 1
+    np.testing.assert_allclose(j, (1 - np.tanh(W @ X[0]) ** 2)[:, None] * W, rtol=1e-12)
+
+
+def test_jacobians_in_chunks_and_of_containers():
+    f = lambda p: {"a": np.sin(p["w"] @ p["x"]), "b": np.sum(p["x"] ** 2)}
+    p = {"w": W, "x": X[0]}
+    full = cr.jacobian(f)(p)
+    for mode in ("forward", "reverse"):
+        for chunk in (1, 2, 100):
+            part = cr.jacobian(f, mode=mode, chunk=chunk)(p)
+            for k in "ab":
+                for name in ("w", "x"):
+                    np.testing.assert_allclose(part[k][name], full[k][name], rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(full["b"]["x"], 2 * X[0])
+    np.testing.assert_allclose(full["a"]["x"], np.cos(W @ X[0])[:, None] * W, rtol=1e-12)
+    with pytest.raises(ValueError, match="chunk"):
+        cr.jacobian(f, chunk=0)
+
+
+def test_infinite_slopes_that_are_dropped_stay_out_of_jacobians():
+    z = np.array([0.0, 4.0])
+    for mode in ("forward", "reverse"):
+        np.testing.assert_array_equal(cr.jacobian(lambda z: np.sqrt(z)[z > 0], mode=mode)(z), [[0.0, 0.25]])
+
+
+def views(x):
+    y = x * 1.0
+    np.moveaxis(y, 0, -1)[0] = 2 * y[:, 1]
+    np.flip(y)[0, 0] = x[0, 0] ** 2
+    z = y.T.ravel()  # a copy
+    z[0] = 100.0
+    w = np.squeeze(y[None])
+    w[1] *= x[0]
+    np.rot90(y)[0, 1] = 5.0
+    y.reshape(-1)[4] = x[2, 2]
+    np.swapaxes(y, 0, 1).ravel()[0] = 7.0  # a copy, too
+    v = y[1]
+    y[1, 0] = 2 * v[2]
+    v[len(v) - 1 :] = 3.0
+    return y + z.reshape(3, 3)
+
+
+@pytest.mark.parametrize("around", [lambda f: f, lambda f: cr.grad(lambda x: np.sum(np.sin(f(x))))])
+def test_writes_through_views_of_a_batch(around):
+    f = around(views)
+    np.testing.assert_allclose(cr.vmap(f)(M), by_loop(f, M), rtol=1e-12)
+    total = lambda M: np.sum(np.cos(cr.vmap(f)(M)))
+    looped = lambda M: np.sum(np.cos(np.stack([f(m) for m in M])))
+    np.testing.assert_allclose(cr.grad(total)(M), cr.grad(looped)(M), rtol=1e-10, atol=1e-12)
