@@ -40,12 +40,21 @@ class Batched(Boxed):
 
     @staticmethod
     def process(rule, level, operands, params):  # noqa: D102 (see Boxed)
-        flags = [x.__class__ is Batched and x.level == level for x in operands]
-        xs = [x.data if m else x for x, m in zip(operands, flags, strict=True)]
-        n = next(x.shape[0] for x, m in zip(xs, flags, strict=True) if m)
+        flags, xs = [], []
+        n = None
+        for x in operands:
+            mine = x.__class__ is Batched and x.level == level
+            flags.append(mine)
+            if mine:
+                x = x.data
+                if n is None:
+                    n = x.shape[0]
+            xs.append(x)
         how = BATCHING.get(rule.fun)
         if how is None:
-            how = lined_up if rule.kind in ("elementwise", "select") else moved if rule.kind == "gather" else looped
+            if rule.kind == "elementwise" or rule.kind == "select":
+                return wrap(lined_up(rule, n, xs, flags, params), level)
+            how = moved if rule.kind == "gather" else looped
         if how is looped:
             return wrap(looped(rule, n, xs, flags, params, level), level)
         return wrap(how(rule, n, xs, flags, params), level)
@@ -89,7 +98,7 @@ def batched(data, level):
 
 def wrap(y, level):
     """Return the outputs of a call as batches."""
-    if isinstance(y, tuple | list):
+    if y.__class__ is not np.ndarray and isinstance(y, tuple | list):
         parts = [batched(v, level) for v in y]
         return type(y)(*parts) if hasattr(y, "_fields") else type(y)(parts)
     return batched(y, level)
@@ -97,8 +106,9 @@ def wrap(y, level):
 
 def ranked(x, rank):
     """Give each run's value `rank` axes, with axes of length 1 in front."""
-    have = len(x.shape) - 1
-    return x if have >= rank else x.reshape(x.shape[:1] + (1,) * (rank - have) + x.shape[1:])
+    shape = x.shape
+    have = len(shape) - 1
+    return x if have >= rank else x.reshape(shape[:1] + (1,) * (rank - have) + shape[1:])
 
 
 def spread(x, n):
@@ -108,8 +118,12 @@ def spread(x, n):
 
 def lined_up(rule, n, xs, flags, params):
     """Run a function that broadcasts its operands."""
-    rank = max(len(shape_of(x)) - m for x, m in zip(xs, flags, strict=True))
-    return rule.apply(tuple([ranked(x, rank) if m else x for x, m in zip(xs, flags, strict=True)]), params)
+    rank = 0
+    for x, m in zip(xs, flags):  # noqa: B905 (strict costs time)
+        r = (x.ndim if x.__class__ is np.ndarray else len(shape_of(x))) - m
+        if r > rank:
+            rank = r
+    return rule.apply(tuple([ranked(x, rank) if m else x for x, m in zip(xs, flags)]), params)  # noqa: B905
 
 
 def moved(rule, n, xs, flags, params):

@@ -49,7 +49,7 @@ def matmul_abar(ybar, y, a, b):
     if n == 1:
         return ybar[..., None] * b if m > 1 else ybar * b
     if m == 1:
-        return sum_to((b @ ybar[..., None])[..., 0], a.shape)
+        return b @ ybar if n == 2 else sum_to((b @ ybar[..., None])[..., 0], a.shape)
     return sum_to(ybar @ mT(b), a.shape)
 
 
@@ -61,7 +61,7 @@ def matmul_bbar(ybar, y, a, b):
     if m == 1:
         return sum_to(a[:, None] * ybar[..., None, :], b.shape) if n > 1 else a * ybar
     if n == 1:
-        return sum_to((mT(a) @ ybar[..., None])[..., 0], b.shape)
+        return a.T @ ybar if m == 2 else sum_to((mT(a) @ ybar[..., None])[..., 0], b.shape)
     return sum_to(mT(a) @ ybar, b.shape)
 
 

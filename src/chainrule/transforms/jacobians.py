@@ -14,7 +14,7 @@ from chainrule.engine.batched import Batched, NeedsLoop, batched
 from chainrule.engine.boxed import Boxed
 from chainrule.engine.spec import shape_of, spec_of, zeros_of
 from chainrule.errors import HolomorphicError
-from chainrule.transforms.common import Chosen, name_of, own
+from chainrule.transforms.common import Chosen, name_of, own, points
 from chainrule.transforms.forward import jvp
 from chainrule.transforms.reverse import Tape, grad
 
@@ -107,7 +107,11 @@ def jacobian(
         raise ValueError(f"chunk must be a positive int, not {chunk!r}")
     if layout not in LAYOUTS:
         raise ValueError(f"layout must be one of {', '.join(map(repr, LAYOUTS))}, not {layout!r}")
-    chosen = Chosen(f, argnums, argnames)
+    return evaluator(f, Chosen(f, argnums, argnames), mode, layout, holomorphic, chunk)
+
+
+def evaluator(f, chosen, mode, layout, holomorphic, chunk, square=False):
+    """Return the function that evaluates a Jacobian; `square` tells that the outputs are like the inputs."""
 
     def prepare(args, kwargs):
         record = Tape(f, chosen, args, kwargs)
@@ -130,11 +134,19 @@ def jacobian(
 
     @functools.wraps(f, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
     def evaluate(*args, **kwargs):
+        if mode == "forward":  # there is no need of a recorded run to learn the sizes
+            record = Arguments(f, chosen, args, kwargs)
+            ins = [spec_of(x) for values in record.points for x in values]
+            if any(s.size for s in ins):
+                blocks, outs = by_columns(f, args, kwargs, record, ins, chunk, ins if square else None)
+                if any(s.kind == "c" for s in ins) and not (holomorphic and all(s.kind == "c" for s in outs)):
+                    raise HolomorphicError(name_of(f))
+                return assemble(record, blocks, outs, ins, layout)
         record, ins, outs, how = prepare(args, kwargs)
         if how.mode == "reverse":
             blocks = by_rows(record, ins, outs, chunk)
         else:
-            blocks = by_columns(f, chosen, args, kwargs, record, ins, outs, chunk)
+            blocks, outs = by_columns(f, args, kwargs, record, ins, chunk, outs)
         return assemble(record, blocks, outs, ins, layout)
 
     evaluate.choice = lambda *args, **kwargs: prepare(args, kwargs)[3]  # type: ignore[attr-defined]
@@ -149,21 +161,22 @@ def units(spec, start=0, stop=None):
     return basis.reshape(stop - start, *spec.shape)
 
 
-def chunks(size, chunk, largest):
-    """Yield (start, stop) of the runs that go together, so that no array of a batch exceeds some 32 MB."""
-    step = max(1, (1 << 22) // max(largest, 1)) if chunk is None else chunk
-    for start in range(0, size, step):
-        yield start, min(start + step, size)
+FIRST = 32  # how many columns go together before the size of the outputs is known
+
+
+def runs_at_once(specs):
+    """Return how many runs go together, so that none of the arrays that are known exceeds some 32 MB for all of them."""
+    return max(1, (1 << 22) // max([1, *[s.size for s in specs]]))
 
 
 def by_rows(record, ins, outs, chunk=None):
     """Return blocks[o][i]: one row for each entry of output o. Reverse passes over one tape, many rows in each."""
-    largest = max([s.size for s in (*ins, *outs)], default=1)
+    step = runs_at_once([*ins, *outs]) if chunk is None else chunk
     blocks = []
     for o, spec in enumerate(outs):
         rows = [[] for _ in ins]
-        for start, stop in chunks(spec.size, chunk, largest):
-            basis = units(spec, start, stop)
+        for start in range(0, spec.size, step):
+            basis = units(spec, start, min(start + step, spec.size))
 
             def pull(unit, o=o):
                 bars = record.pull([unit if k == o else None for k in range(len(outs))])
@@ -198,9 +211,29 @@ def single(unit):
     return unit if unit.shape else unit[()]
 
 
-def by_columns(f, chosen, args, kwargs, record, ins, outs, chunk=None):
-    """Return blocks[o][i]: one column for each entry of input i, moved last. Forward passes, many columns in each."""
-    places = chosen.places(f, list(args), kwargs)
+class Arguments:
+    """The points of the chosen arguments of one call, and the container of its outputs as soon as that is known."""
+
+    __slots__ = ("chosen", "out_structure", "points", "structures")
+
+    def __init__(self, f, chosen, args, kwargs):
+        self.chosen = chosen
+        pairs = []
+        for place in chosen.places(f, args, kwargs):
+            x = kwargs[place] if place.__class__ is str else args[place]
+            pairs.append(points(x, f"argument {place!r} of {name_of(f)}"))
+        self.points = [p for p, _ in pairs]
+        self.structures = [s for _, s in pairs]
+
+    packed = Tape.packed
+
+
+def by_columns(f, args, kwargs, record, ins, chunk=None, outs=None):
+    """Return blocks[o][i] and the outputs: one column for each entry of input i, moved last, many in each forward pass.
+
+    What is not known of the outputs before is learned from the first pass.
+    """
+    places = record.chosen.places(f, list(args), kwargs)
 
     def of_chosen(*values):
         full, named = list(args), dict(kwargs)
@@ -209,20 +242,36 @@ def by_columns(f, chosen, args, kwargs, record, ins, outs, chunk=None):
         return f(*full, **named)
 
     primals = tuple([tree.unflatten(s, v) for s, v in zip(record.structures, record.points, strict=True)])
-    largest = max([s.size for s in (*ins, *outs)], default=1)
-    columns = [[[] for _ in ins] for _ in outs]
+    columns = None
     for i, spec in enumerate(ins):
 
         def push(unit, i=i):
             flat = [unit if k == i else zeros_of(s) for k, s in enumerate(ins)]
             groups = split(flat, record.points)
             tangents = [tree.unflatten(s, vs) for s, vs in zip(record.structures, groups, strict=True)]
-            _, ydot = jvp(of_chosen, primals, tuple(tangents))
+            y, ydot = jvp(of_chosen, primals, tuple(tangents))
+            found.append(y)
             return [ydot] if isinstance(ydot, Boxed) else tree.flatten(ydot)[0]
 
-        for start, stop in chunks(spec.size, chunk, largest):
-            for o, dots in enumerate(all_at_once(push, units(spec, start, stop), f)):
-                columns[o][i].append(dots)
+        found = []
+        start = 0
+        while start < spec.size:
+            if chunk is not None:
+                count = chunk
+            elif outs is None:  # the size of the outputs is not known yet
+                count = FIRST
+            else:
+                count = runs_at_once([*ins, *outs])
+            stop = min(start + count, spec.size)
+            dots = all_at_once(push, units(spec, start, stop), f)
+            start = stop
+            if columns is None:
+                y = found[0]
+                leaves, record.out_structure = ([y], None) if isinstance(y, Boxed) else tree.flatten(y)
+                outs = [spec_of(v) for v in leaves]
+                columns = [[[] for _ in ins] for _ in outs]
+            for column, part in zip(columns, dots, strict=True):
+                column[i].append(part)
     blocks = []
     for o, spec in enumerate(outs):
         row = []
@@ -230,7 +279,7 @@ def by_columns(f, chosen, args, kwargs, record, ins, outs, chunk=None):
             block = joined(columns[o][i], s.shape, spec, spec)
             row.append(move_front_to_back(block, len(s.shape)))
         blocks.append(row)
-    return blocks
+    return blocks, outs
 
 
 def joined(parts, lead, each, out):
@@ -293,7 +342,9 @@ def hessian(
            [ 6.,  0.]])
     """
     g = grad(f, argnums, argnames, holomorphic=holomorphic)
-    return jacobian(g, argnums, argnames, mode="forward", holomorphic=holomorphic, chunk=chunk)
+    if chunk is not None and (not isinstance(chunk, int) or chunk < 1):
+        raise ValueError(f"chunk must be a positive int, not {chunk!r}")
+    return evaluator(g, Chosen(g, argnums, argnames), "forward", "numerator", holomorphic, chunk, square=True)
 
 
 def hvp(f: Callable, x: Any, v: Any) -> Any:
