@@ -165,7 +165,7 @@ FIRST = 32  # how many columns go together before the size of the outputs is kno
 
 
 def runs_at_once(specs):
-    """Return how many runs go together, so that none of the arrays that are known exceeds some 32 MB for all of them."""
+    """Return how many runs go together, so that none of the known arrays exceeds some 32 MB for all of them."""
     return max(1, (1 << 22) // max([1, *[s.size for s in specs]]))
 
 
