@@ -45,10 +45,10 @@ ENTRIES = {  # what a few of them need in addition, to register an operator, a u
 
 # fmt: off
 PUBLIC = [
-    "Dual", "Function", "Variable", "adopt", "check_grads", "checkpoint", "custom_jvp", "custom_vjp",
-    "elementwise_grad", "explain", "extend", "grad", "hessian", "hvp", "jacobian", "jvp", "keep_memory",
-    "linearize", "no_grad", "relu", "scan", "sigmoid", "stop_gradient", "unadopt", "value", "value_and_grad",
-    "vjp", "vmap",
+    "Dual", "Function", "Variable", "adopt", "check_grads", "checkpoint", "custom_jvp", "custom_vjp", "directional",
+    "elementwise_grad", "explain", "extend", "gauss_newton", "grad", "hessian", "hessian_diagonal", "hvp",
+    "jacobian", "jvp", "keep_memory", "linearize", "no_grad", "numeric", "relu", "scan", "sigmoid", "stop_gradient",
+    "unadopt", "value", "value_and_grad", "vjp", "vmap",
 ]
 # fmt: on
 

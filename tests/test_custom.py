@@ -1,4 +1,4 @@
-"""Functions with a rule of their own: custom_vjp, custom_jvp, extend.rule, numeric."""
+"""Functions with a rule of their own: custom_vjp and custom_jvp."""
 
 import pickle
 from typing import NamedTuple

@@ -196,6 +196,23 @@ class GradientCheckError(ChainruleError, AssertionError):
     """`check_grads` found a derivative that differs from central differences."""
 
 
+class NotConvergedError(ChainruleError, ArithmeticError):
+    """The differences that `chainrule.numeric` takes did not converge."""
+
+    def __init__(self, name, error, scale):
+        found = "no finite values were found nearby" if error == float("inf") else f"the estimated error is {error:.1e}"
+        super().__init__(
+            message(
+                f"the derivative of {name} by differences did not converge: {found}, where {scale:.1e} is the size to "
+                "compare it with.",
+                "choose the first step:  chainrule.numeric(f, step=1e-3);",
+                "let f compute more digits (a tighter tolerance), without random numbers;",
+                "accept the error:  chainrule.numeric(f, rtol=1e-2);",
+                "give the derivative:  chainrule.custom_vjp, chainrule.extend.rule.",
+            )
+        )
+
+
 class MissingDependencyError(ChainruleError, ImportError):
     """An optional library is needed for this, and is not installed."""
 

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from chainrule import tree
 from chainrule.engine.boxed import Boxed
 from chainrule.engine.custom import Definition, call
@@ -20,11 +22,12 @@ class CustomRule:
         if not callable(f):
             raise TypeError(f"a function is needed, not {f!r}")
         functools.update_wrapper(self, f)
-        self.__wrapped__ = f
+        self.__name__ = getattr(f, "__name__", type(f).__name__)  # of ufuncs and of objects, too
+        self.__qualname__ = getattr(f, "__qualname__", self.__name__)
         self._rules: dict[str, Callable] = {}
         try:
-            self._signature = inspect.signature(f)
-        except (TypeError, ValueError):  # a C function that tells none: its arguments are given by position
+            self._signature = None if isinstance(f, np.ufunc) else inspect.signature(f)
+        except (TypeError, ValueError):  # a C function that tells none: as of ufuncs, arguments are given by position
             self._signature = None
         given = nondiff_argnums if isinstance(nondiff_argnums, tuple | list) else (nondiff_argnums,)
         self._skip = frozenset(map(self._number, given))

@@ -56,12 +56,12 @@ def scan(
     --------
     >>> import numpy as np, chainrule as cr
     >>> def step(balance, payment):
-    ...     balance = 1.1 * balance + payment
+    ...     balance = 1.5 * balance + payment
     ...     return balance, balance
     >>> cr.scan(step, 0.0, np.ones(3))
-    (np.float64(3.31), array([1.  , 2.1 , 3.31]))
+    (np.float64(4.75), array([1.  , 2.5 , 4.75]))
     >>> cr.grad(lambda payments: cr.scan(step, 0.0, payments)[0])(np.ones(3))
-    array([1.21, 1.1 , 1.  ])
+    array([2.25, 1.5 , 1.  ])
     """
     if not callable(step):
         raise TypeError(f"scan(step, state, xs): step must be a function, not {step!r}")
