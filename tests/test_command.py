@@ -270,7 +270,7 @@ def test_long_flat_expressions_are_no_problem():
 BAD_POINTS = [
     ("x", 0, "needs a name"),
     ("1", 0, "needs a name"),
-    ("x=", 2, "invalid syntax|expected argument value"),
+    ("x=", (0, 2), "invalid syntax|expected argument value"),
     ("x=y", 2, "y has no value here"),
     ("x=1)+f(", 0, "no list of values"),
     ("x=1)(y=2", 0, "no list of values"),
@@ -294,7 +294,7 @@ BAD_POINTS = [
 def test_a_bad_point_is_refused_at_its_column(text, column, what):
     with pytest.raises(ExpressionError, match=what) as caught:
         assignments(text)
-    assert caught.value.column == column
+    assert caught.value.column in (column if isinstance(column, tuple) else (column,))  # versions of Python differ
     result = run("explain", "x*2", "--at", text)
     assert result.exit_code == 2
     assert "Traceback" not in result.output
