@@ -154,6 +154,12 @@ def constant_call(function):
     return call
 
 
+def as_written(ufunc):
+    """Return the name of a ufunc as users write it: np.sin, scipy.special.erf."""
+    name = full_name(ufunc)
+    return f"np.{name[6:]}" if name.startswith("numpy.") else name
+
+
 def ufunc_method(ufunc, method, inputs, kwargs):
     """Run a ufunc that was called with keyword arguments, or one of its methods (``np.add.reduce``)."""
     out = kwargs.pop("out", None)
@@ -170,12 +176,12 @@ def ufunc_method(ufunc, method, inputs, kwargs):
         a, b = inputs
         return CALL[ufunc](a.reshape(shape_of(a) + (1,) * len(shape_of(b))) if isinstance(a, Boxed)
                            else np.asarray(a).reshape(np.shape(a) + (1,) * len(shape_of(b))), b)  # fmt: skip
-    raise NoRuleError(f"numpy.{ufunc.__name__}.{method}")
+    raise NoRuleError(f"{full_name(ufunc)}.{method}")
 
 
 def into_all(out, ufunc, method, inputs, kwargs):
     """Write a ufunc's results into the destinations given as ``out=``, which must be traced."""
-    name = f"np.{ufunc.__name__}"
+    name = as_written(ufunc)
     if any(o is not None and not isinstance(o, Boxed) for o in out):
         raise OutArgumentError(name)
     where = kwargs.get("where", True) if method == "__call__" else True
@@ -194,7 +200,7 @@ def ufunc_keywords(ufunc, inputs, kwargs):
             kwargs.pop(name, None)
     if ufunc.signature is None and kwargs:
         raise UnsupportedArgumentError(
-            f"np.{ufunc.__name__}", next(iter(kwargs)), "is not supported with traced values"
+            as_written(ufunc), next(iter(kwargs)), "is not supported with traced values"
         )
     if dtype is not None:
         dtype = np.dtype(dtype)
