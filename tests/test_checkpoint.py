@@ -164,6 +164,23 @@ def test_a_function_of_another_result_at_its_second_run_is_refused():
         cr.checkpoint(3)
 
 
+def test_what_a_choice_left_out_stays_out():
+    """0 times the infinite slope of the root at 0 is no NaN where `where` went elsewhere."""
+    x = np.array([0.0, 4.0])
+    root = cr.checkpoint(np.sqrt)
+    pair = cr.checkpoint(lambda x: (np.sqrt(x), 3))
+    ways = {
+        "arguments": lambda x: np.sum(np.where(x > 0, root(x), 0.0)),
+        "several": lambda x: np.sum(np.where(x > 0, pair(x)[0], 0.0)),
+        "closure": lambda x: np.sum(np.where(x > 0, cr.checkpoint(lambda: np.sqrt(x))(), 0.0)),
+        "inside": lambda x: np.sum(cr.checkpoint(lambda x: np.where(x > 0, np.sqrt(x), 0.0))(x)),
+        "nested": lambda x: np.sum(np.where(x > 0, cr.checkpoint(lambda x: root(x) * 1.0)(x), 0.0)),
+    }
+    for name, f in ways.items():
+        assert_allclose(cr.grad(f)(x), [0.0, 0.25], err_msg=name)
+        assert_allclose(cr.hessian(f)(x), np.diag([0.0, -1 / 32]), err_msg=name)
+
+
 # -- scan ----------------------------------------------------------------------------------------------------
 
 

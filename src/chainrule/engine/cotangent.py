@@ -134,12 +134,16 @@ class Slots(dict):
             total[k] = total[k] + ybar if k in total else ybar
         return total
 
-    def filled(self, outputs):
-        """Return a cotangent for each output; of an unused one a single zero, broadcast, so that a rule may tell."""
-        return tuple(
-            (self[k].dense() if self[k].__class__ in LAZY else self[k]) if k in self else unused_zeros(spec_of(y))
-            for k, y in enumerate(outputs)
-        )
+    def filled(self, outputs, masks=False):
+        """Return a cotangent for each output; of an unused one a single zero, broadcast, so that a rule may tell.
+
+        `masks` leaves masked ones as they are: for rules that hand them on.
+        """
+
+        def one(ybar):
+            return ybar.dense() if ybar.__class__ in LAZY and not (masks and ybar.__class__ is Masked) else ybar
+
+        return tuple(one(self[k]) if k in self else unused_zeros(spec_of(y)) for k, y in enumerate(outputs))
 
 
 def unused_zeros(spec):

@@ -40,7 +40,7 @@ class Pull:
         y = saved[0]
         if y is None:
             raise RuntimeError(f"{self.rule.name}: a rule with several outputs must read y")
-        return self(ybar.filled(y), saved)
+        return self(ybar.filled(y, getattr(self.rule, "masks", False)), saved)
 
 
 def pull_of(rule, wanted, y, xs, params):
@@ -177,7 +177,7 @@ def masked_pull(node, ybar, saved):
     rule = node.rule
     kind = rule.kind
     if kind == "constant" or (kind == "rule" and not rule.takes):
-        return node.pull(ybar.value, saved)
+        return node.pull(ybar if getattr(rule, "masks", False) else ybar.value, saved)
     mask = ybar.mask
     parents = node.parents
     if kind == "elementwise":

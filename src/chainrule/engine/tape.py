@@ -48,9 +48,10 @@ class Origin:
     kind = "constant"
     nin = 0
 
-    def __init__(self, name):
+    def __init__(self, name, masks=False):
         self.name = name
         self.fun = None
+        self.masks = masks  # whether a pullback hands masks on
 
     def __repr__(self):
         return f"<{self.name}>"
@@ -59,12 +60,16 @@ class Origin:
 BUFFER = Origin("constant")
 
 
-SLOT = Origin("output")
+SLOT = Origin("output", masks=True)
 
 
 def slot_pull(k):
     """Return the pull of output number `k` of a call with several: its cotangent goes into that slot."""
-    return lambda ybar, saved: (Slots({k: ybar.dense() if ybar.__class__ in LAZY else ybar}),)
+
+    def pull(ybar, saved):
+        return (Slots({k: ybar.dense() if ybar.__class__ in LAZY and ybar.__class__ is not Masked else ybar}),)
+
+    return pull
 
 
 def leaf():

@@ -308,6 +308,7 @@ class Call:
     kind, spread, complex = "rule", True, True
     affine, accepts, params = {}, frozenset(), {}
     pulls = domain = None
+    takes = False
 
     def __init__(self, run, inputs, places):
         self.run, self.places = run, places
@@ -345,7 +346,12 @@ class Call:
 
     def apply(self, operands, params):
         """Make the same call one level down."""
-        y = self.run.call(tuple(self.filled(operands)))
+        run = self.run
+        if run.after is not None:  # of a batch: the runs after the first have an object of their own to look back at
+            run = Run(self.run.working, self.run.kwargs)
+            run.origin = self.run.origin
+        y = run.call(tuple(self.filled(operands)))
+        self.run.working = run.working
         self.several = isinstance(y, tuple | list)
         return y
 

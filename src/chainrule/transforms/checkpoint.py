@@ -20,7 +20,7 @@ from chainrule import tree
 from chainrule.engine import level as _level
 from chainrule.engine.boxed import Boxed, inexact
 from chainrule.engine.buffer import plain
-from chainrule.engine.cotangent import LAZY
+from chainrule.engine.cotangent import LAZY, Masked
 from chainrule.engine.custom import Call, Definition, call
 from chainrule.engine.dual import Dual, make_dual
 from chainrule.engine.held import held
@@ -94,6 +94,7 @@ class Segment(Call):
     """A checkpointed call at one level."""
 
     __slots__ = ()
+    masks = True
 
     def run(self, leaves):
         """Run the call; where the function closes over values of the call's levels, recorded once."""
@@ -157,18 +158,18 @@ class Segment(Call):
 
     def pull(self, ybar, y, xs):
         """Run the function again, recorded, and pull back through it."""
-        ybars, ys = (ybar, y) if self.several else ((ybar,), (None,))
-        if self.several:
-            ybars = [b for b, v in zip(ybars, ys, strict=True) if inexact(v)]
+        ybars = [b for b, v in zip(ybar, y, strict=True) if inexact(v)] if self.several else [ybar]
+        masks = [b.mask if b.__class__ is Masked else None for b in ybars]  # of choices outside: see `engine.cotangent`
+        ybars = [b.value if b.__class__ is Masked else b for b in ybars]
 
         def pulled(xs, ybars):
             tape = Tape(self.outputs, Chosen(self.outputs, (0,), None), (xs,), {})
             if len(tape.outputs) != len(ybars):
                 raise other_run(self.name)
-            return tape.pull(list(ybars))[0]
+            return tape.pull([b if m is None else Masked(b, m) for b, m in zip(ybars, masks, strict=True)])[0]
 
         if any(isinstance(v, Boxed) for v in (*xs, *ybars)):
-            return checkpoint(pulled)(list(xs), list(ybars))
+            return checkpoint(pulled)(list(xs), ybars)
         return pulled(list(xs), ybars)
 
     def forward_mode(self, leaves):
@@ -228,6 +229,7 @@ class _Segment:
     """Stands as the rule of a node that a recorded and dropped run has left."""
 
     kind, name, nin, fun, complex = "rule", "checkpoint", 0, None, True
+    takes = masks = False
 
 
 SEGMENT = _Segment()
@@ -258,10 +260,10 @@ class Again:
             if not set(boundary(roots, start)) <= set(self.parents):
                 raise other_run(name)
             ends = cut(roots, start)
-            seeds = [b.dense() if b.__class__ in LAZY else b for _, b in pairs]
+            seeds = [b.dense() if b.__class__ in LAZY and b.__class__ is not Masked else b for _, b in pairs]
             join = Node(tuple([ends.get(n, n) for n in roots]), lambda ybars, saved: ybars, None, BUFFER)
             record = (lambda n, saved: reboxed(n, saved, level)) if recorded else None
-            masks = recorded or any(isinstance(v, Boxed) for v in (*seeds, *[v.data for v, _ in pairs]))
+            masks = recorded or any(isinstance(v, Boxed) for v in (*ybar.values(), *[v.data for v, _ in pairs]))
             found = pull_back(join, seeds, record=record, masks=masks)
         bars = [found.get(ends.get(p)) for p in self.parents]
         for p, end in ends.items():  # what was recorded goes on from the ends to the nodes they stand for
