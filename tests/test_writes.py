@@ -450,6 +450,30 @@ def test_the_mirror_passes_everything_else_on_to_numpy():
         cnp.no_such_name  # noqa: B018
 
 
+@pytest.mark.parametrize("size", [3, 100_000])
+@pytest.mark.parametrize("written", ["array", "view"])
+@pytest.mark.parametrize("used", ["array", "view"])
+def test_a_workspace_that_is_filled_again_gives_the_right_gradient_or_an_error(size, written, used):
+    def f(x):
+        w = np.zeros(size)
+        v = w[:]
+        total = 0.0
+        for k in (1.0, 2.0, 3.0):
+            (w if written == "array" else v)[...] = k
+            total = total + np.sum(x * (w if used == "array" else v))
+        return total
+
+    x = np.ones(size)
+    assert cr.jvp(f, (x,), (x,))[1] == 6 * size
+    try:
+        g = cr.grad(f)(x)
+    except cr.errors.InPlaceError as error:
+        assert size == 100_000
+        assert "copy it before its use" in str(error)
+    else:
+        np.testing.assert_array_equal(g, np.full(size, 6.0))
+
+
 # -- the cost of writes ------------------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,8 @@
 
 A workspace filled anew in each turn of a loop would change the derivatives of the turns before. So a small array is
 copied when the tape keeps it. A larger one is made read-only, together with the array it is a view of, until the tape
-lets it go: overwriting it raises, and nothing is copied. Views of it made earlier by the user are not reached.
+lets it go: overwriting it raises, and nothing is copied. A view of it that the user made before stays writeable, since
+NumPy does not tell who has views of an array; so a few entries are remembered, and compared before the array is used.
 """
 
 import contextlib
@@ -12,11 +13,14 @@ import weakref
 
 import numpy as np
 
+from chainrule.errors import InPlaceError
+
 WRITEABLE = 0x400  # the bit of ``flags.num``: reading ``flags.writeable`` warns for np.broadcast_arrays
 SMALL = 1 << 14  # bytes: up to this size a copy costs less than a lock
 
 _locked = {}  # id of an array -> [the array, how many residuals need it]; an array in here can't be freed
-_guards = {}  # id of a weak reference to a residual -> (the reference, the arrays it locks)
+_guards = {}  # id of a weak reference to a residual -> (the reference, the arrays it locks, the residual's id)
+_entries = {}  # id of a residual -> some of its entries
 _mutex = threading.RLock()  # reentrant: a residual may be freed at any allocation inside
 
 
@@ -37,14 +41,39 @@ def held(x):
                 a.flags.writeable = False
             arrays.reverse()  # the owner is unlocked before its view, which can't be writeable without it
             guard = weakref.ref(kept, _release)
-            _guards[id(guard)] = guard, arrays
+            _guards[id(guard)] = guard, arrays, id(kept)
+            _entries[id(kept)] = some_entries(kept)
     return kept
+
+
+def some_entries(x):
+    """Return up to some hundreds of entries from all over an array, as bytes."""
+    step = max(1, int((x.size / 256) ** (1 / max(x.ndim, 1))))
+    return x[tuple([slice(n // 2 % step, None, step) for n in x.shape])].tobytes()
+
+
+def check_kept(nodes):
+    """Raise if an array that a node keeps was overwritten through a view of it that existed before."""
+    if not _entries:
+        return
+    for n in nodes:
+        saved = n.saved
+        for x in saved if saved.__class__ is tuple or saved.__class__ is list else ():
+            if x.__class__ is np.ndarray:
+                before = _entries.get(id(x))
+                if before is not None and some_entries(x) != before:
+                    raise InPlaceError(
+                        f"an array that {n.rule.name} still needs for its derivative was overwritten through a view.",
+                        "make a new array instead:  work = work + 1, not  work += 1;",
+                        "copy it before its use:  y = x * work.copy().",
+                    )
 
 
 def _release(guard):
     """Unlock what a residual that is no more had locked."""
     with _mutex:
-        _, arrays = _guards.pop(id(guard))
+        _, arrays, kept = _guards.pop(id(guard))
+        _entries.pop(kept, None)
         for a in arrays:
             entry = _locked[id(a)]
             entry[1] -= 1

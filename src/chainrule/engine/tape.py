@@ -19,6 +19,7 @@ import numpy as np
 from chainrule.engine import level as _level
 from chainrule.engine.boxed import Boxed
 from chainrule.engine.cotangent import LAZY, Accumulator, Masked, Scatter, Slots
+from chainrule.engine.held import check_kept
 from chainrule.engine.pulls import float_residuals, pulled
 
 tick = itertools.count().__next__
@@ -132,6 +133,7 @@ def has_nan(x):
 def one_pass(node, seed, record, visit, masks):
     """Run one backward pass; return the cotangents of the leaves, and whether a pass without masks found NaN."""
     order = reachable(node)
+    check_kept(order)
     bars = {node: seed}
     leaves = {}
     take, lazy = bars.pop, LAZY
