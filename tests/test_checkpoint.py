@@ -141,6 +141,34 @@ def test_plain_arrays_that_are_overwritten_later():
     assert_allclose(x.grad, np.cos(X) * [1.0, 2.0, 3.0])
 
 
+def test_a_result_that_is_an_argument_is_a_copy():
+    same = cr.checkpoint(lambda x: x)
+
+    def f(x):
+        y = same(x)
+        y[0] = 5.0
+        return np.sum(x * y)
+
+    assert_allclose(cr.grad(f)(X), [5.0, 2 * X[1], 2 * X[2]])
+    assert_allclose(f(X), 5 * X[0] + X[1] ** 2 + X[2] ** 2)
+
+
+def test_threads_share_a_checkpointed_function():
+    from concurrent.futures import ThreadPoolExecutor
+
+    w = cr.Variable(W)
+    outer = [by_arguments, by_closure]
+
+    def run(k):
+        f = outer[k % 2]
+        return cr.grad(f, 1)(W, X + k / 10), cr.grad(lambda x: f(w, x), 0)(X + k / 10)
+
+    with ThreadPoolExecutor(4) as pool:
+        for k, (a, b) in enumerate(pool.map(run, range(24))):
+            assert_allclose(a, cr.grad(plain, 1)(W, X + k / 10), rtol=1e-12)
+            assert_allclose(cr.value(b), a, rtol=1e-12)
+
+
 @pytest.mark.parametrize("n", [3, 100_000])
 def test_writing_into_an_argument_is_refused(n):
     def f(x):

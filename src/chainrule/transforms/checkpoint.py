@@ -144,7 +144,7 @@ class Segment(Call):
                 "work on a copy:  x = x.copy().",
             ) from error
         values, self.out_structure = tree.flatten(y)
-        values = [plain(v) for v in values]
+        values = [own(plain(v)) for v in values]
         self.several = self.out_structure is not None
         self.checked_values(f, values)
         return tuple(values) if self.several else values[0]
@@ -345,6 +345,11 @@ def guarded(v):
     v = v.view()
     v.flags.writeable = False
     return v
+
+
+def own(v):
+    """Return a result that may be written to: not an argument of the call, or a view of one."""
+    return v.copy() if v.__class__ is np.ndarray and not v.flags.writeable else v
 
 
 def other_run(name):
