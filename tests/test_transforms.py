@@ -338,3 +338,15 @@ def test_an_entry_that_is_left_out_has_derivative_zero_though_its_slope_is_infin
 def test_a_derivative_that_does_not_exist_stays_nan():
     assert np.isnan(cr.grad(lambda x: np.sqrt(x) * np.sqrt(x))(0.0))
     assert np.isnan(cr.grad(lambda x: x * 2.0 + np.nan * x)(1.0))
+
+
+def test_a_quotient_of_unlike_dtypes_has_its_derivative_in_the_dtype_of_the_numerator():
+    for den in (np.float16(3), np.int8(3), np.array(3, np.int8), np.float32(3)):
+        for num in (np.float32(1), np.float64(1)):
+            g = cr.grad(lambda a, den=den: a / den)(num)
+            assert g.dtype == num.dtype
+            assert abs(g - num.dtype.type(1) / num.dtype.type(3)) <= np.finfo(num.dtype).eps
+
+
+def test_a_power_with_a_bool_exponent():
+    assert cr.grad(lambda a: a ** np.True_)(2.0) == 1.0

@@ -231,3 +231,90 @@ def test_writes_through_views_of_a_batch(around):
     total = lambda M: np.sum(np.cos(cr.vmap(f)(M)))
     looped = lambda M: np.sum(np.cos(np.stack([f(m) for m in M])))
     np.testing.assert_allclose(cr.grad(total)(M), cr.grad(looped)(M), rtol=1e-10, atol=1e-12)
+
+
+def aliases(x):
+    y = x * 1.0
+    row, number, entry = y[0], y[1, 1], y[2, 2, ...]
+    row += 1  # an array: y sees it
+    number += 1  # a number: y does not
+    entry *= 3  # an array without axes: y sees it
+    y[1, 1] = 7 * x[0, 0]
+    total = y.sum()
+    kept = total
+    kept += 1
+    np.multiply(y[1], 2, out=y[1])
+    for r in y:
+        r -= x[0]
+    return y * number + total * kept
+
+
+@pytest.mark.parametrize("around", [lambda f: f, lambda f: cr.grad(lambda x: np.sum(np.sin(f(x))))])
+def test_augmented_assignments_of_a_batch(around):
+    f = around(aliases)
+    np.testing.assert_allclose(cr.vmap(f)(M), by_loop(f, M), rtol=1e-12)
+
+
+def test_a_run_with_nan_leaves_the_gradients_of_the_others():
+    x = np.array([0.25, -1.0, 4.0])
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_allclose(cr.vmap(cr.grad(lambda v: np.sum(np.sqrt(v))))(x), [1.0, np.nan, 0.25])
+
+
+class KeepsState(cr.Function):
+    def forward(self, x):
+        self.y = np.tanh(x)
+        return self.y
+
+    def backward(self, ybar):
+        return ybar * (1 - self.y**2)
+
+
+def test_state_that_a_function_object_keeps_is_that_of_its_run():
+    f = lambda X: np.sum(cr.vmap(lambda x: KeepsState()(x))(X) ** 2)
+    np.testing.assert_allclose(cr.grad(f)(X), 2 * np.tanh(X) * (1 - np.tanh(X) ** 2), rtol=1e-12)
+
+
+def catches_all(x):
+    try:
+        return x * 2 if x[0] > 0 else x * 3
+    except BaseException:
+        return x * 100
+
+
+def test_a_function_that_catches_all_exceptions_has_its_branches():
+    np.testing.assert_allclose(cr.vmap(catches_all)(X), by_loop(catches_all, X))
+
+
+def test_out_axes_none_of_runs_that_branch():
+    f = lambda x: x.sum() if x[0] > 0 else x.prod()
+    with pytest.raises(cr.errors.ShapeError, match="differs between the runs"):
+        cr.vmap(f, out_axes=None)(X)
+
+
+def writes_and_branches(x):
+    x[0] = 5.0
+    return x.sum() if x[1] > 0 else x.prod()
+
+
+def test_arguments_stay_what_they_are_in_a_loop():
+    given = X.copy()
+    cr.vmap(writes_and_branches)(given)
+    np.testing.assert_array_equal(given, X)
+
+
+INTEGERS = {
+    "nansum": np.nansum,
+    "nancumsum": np.nancumsum,
+    "argmax": lambda x: np.argmax(x, keepdims=True),
+    "bools": lambda x: (x > 0) @ (x > 1),
+}
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_batches_of_integers_keep_dtype_and_shape(name):
+    f = INTEGERS[name]
+    batch = np.arange(6).reshape(2, 3)
+    have, want = cr.vmap(f)(batch), by_loop(f, batch)
+    assert have.dtype == want.dtype
+    np.testing.assert_array_equal(have, want)

@@ -24,12 +24,16 @@ BATCHING = {}  # function -> how(rule, n, xs, flags, params): the result for all
 LOOPED = set()  # names of the functions that were run in a loop, for tests
 
 
+STOPPED = set()  # levels of batches that were stopped, should the function itself catch all exceptions and go on
+
+
 class NeedsLoop(BaseException):
     """Plain Python asked for a value that differs between the runs of the batch of `level`."""
 
     def __init__(self, level, what):
         super().__init__(what)
         self.level, self.what = level, what
+        STOPPED.add(level)
 
 
 class Batched(Boxed):

@@ -111,7 +111,12 @@ def noted(y, x, rule, params):
     """Return `y`, which `rule` made of `x` by moving elements; if NumPy made it a view of `x`, it remembers that."""
     if value(y) is value(x):
         return x  # NumPy gave the very array back: the same name
-    if shows(y.data, x.data) or (isinstance(value(x), Boxed) and shows_in_one_run(x, rule, params)):
+    batch = isinstance(value(x), Boxed)
+    if batch and not y.shape:  # an entry of each run: an array of all runs shows them, one run gives a number
+        shown = shows_in_one_run(x, rule, params)
+    else:
+        shown = shows(y.data, x.data) or (batch and shows_in_one_run(x, rule, params))
+    if shown:
         note_view(y, x, rule, params)
     return y
 

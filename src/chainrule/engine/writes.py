@@ -13,7 +13,7 @@ from sys import getrefcount
 import numpy as np
 
 from chainrule.engine import cotangent, level
-from chainrule.engine.boxed import PLAIN, Boxed, array_of, value
+from chainrule.engine.boxed import PLAIN, Boxed, all_values, array_of, value
 from chainrule.engine.buffer import Buffer, buffer
 from chainrule.engine.cotangent import Accumulator
 from chainrule.engine.dual import Dual
@@ -186,9 +186,15 @@ def check_writeable(x):
     An array that a residual holds may: the box gets a new one.
     """
     x.refuse_write()
-    data = value(x)
+    data = all_values(x)
     if data.__class__ is np.ndarray and not data.flags.writeable and not is_held(data):
         raise ValueError("assignment destination is read-only")
+
+
+def is_array(x):
+    """Tell whether a box stands for an array, whose names all see a write, or for a number, which is replaced."""
+    inner = value(x)
+    return inner.__class__ is np.ndarray or (isinstance(inner, Boxed) and (inner.shape != () or hasattr(x, "base")))
 
 
 def _shows(view, x, index):
@@ -258,7 +264,7 @@ def into(out, y, name, where=True):
     """Write the result `y` into the destination `out`, as NumPy's ``out=`` does, and return `out`."""
     if not isinstance(out, Boxed):
         raise OutArgumentError(name)
-    if value(out).__class__ is not np.ndarray:
+    if not is_array(out):
         raise TypeError("return arrays must be of ArrayType")
     shape = shape_of(y)
     if np.broadcast_shapes(shape, out.shape) != out.shape:
@@ -289,8 +295,7 @@ def in_place(plain, name):
 
     def operator(x, other):
         call = getattr(Boxed, plain)
-        inner = value(x)
-        if inner.__class__ is not np.ndarray:
+        if not is_array(x):
             x.refuse_write()
             if x.__class__ is not Variable or not x.is_input or x.level == int(x.level):
                 return call(x, other)

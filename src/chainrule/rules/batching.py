@@ -58,7 +58,8 @@ def along(default, flat=False):
         rank = len(x.shape) - 1
         if axis is None:
             if flat:
-                x, axis = x.reshape(n, -1), 1
+                y = rule.apply((x.reshape(n, -1),), {**params, "axis": 1})
+                return y.reshape((n,) + (1,) * rank) if params.get("keepdims") is True else y
             else:
                 axis = tuple(range(1, rank + 1))
                 if params.get("keepdims") is True:
@@ -294,7 +295,7 @@ def multiplied(rule, n, xs, flags, params):
     left, right = [len(shape_of(x)) - m for x, m in zip(xs, flags, strict=True)]
     if left == 0 or right == 0:
         raise ValueError("matmul: Input operand does not have enough dimensions")
-    if left == right == 1:
+    if left == right == 1 and not (a.dtype == b.dtype == bool):
         return np.add.reduce(a * b, axis=-1)
     if flags == [True, False] and left == 1 and right == 2:
         return np.matmul(a, b)  # the runs are the rows of one matrix

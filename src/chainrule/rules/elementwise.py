@@ -18,6 +18,7 @@ from chainrule.rules.gates import sigmoid
 
 LN2, LN10 = math.log(2), math.log(10)
 DEGREE = math.pi / 180
+DOUBLE = np.dtype(float)
 
 
 # -- formulas of more than a line --------------------------------------------------------------------------------------
@@ -25,7 +26,7 @@ DEGREE = math.pi / 180
 
 def power_da(y, a, b):
     """d/da a**b = b a**(b-1): right to every order at 0, since a zero exponent asks for no power below 0."""
-    if b.__class__ is np.ndarray and b.dtype == bool:  # NumPy subtracts no bools
+    if getattr(b, "dtype", DOUBLE).kind == "b":  # NumPy subtracts no bools
         b = b.astype(np.int8)
     e = b - (b != 0)
     if a.__class__ is float and a < 0:  # Python's float would give a complex number
@@ -56,6 +57,24 @@ class Ratio:
 
     def __rmul__(self, g):
         return g * self.num / self.den
+
+
+class Over:
+    """A partial derivative 1 / den, which a cotangent or tangent g is multiplied by as ``g / den``."""
+
+    __slots__ = ("den",)
+    __array_ufunc__ = None
+
+    def __init__(self, den):
+        self.den = den
+
+    def __rmul__(self, g):
+        return g / self.den
+
+
+def divide_da(y, a, b):
+    """d/da a/b = 1 / b: of a float16 beside a float64 not in half precision, nor that of a bool in double."""
+    return 1 / b if b.__class__ is float or getattr(b, "dtype", DOUBLE) == DOUBLE else Over(b)
 
 
 def divide_db(y, a, b):
@@ -147,7 +166,7 @@ def reached(x):
     """
     v = all_values(x)
     total = np.add.reduce(v, axis=None) if v.__class__ is np.ndarray else v
-    return x if total - total == 0 else np.where(np.isinf(v), np.nan, x)
+    return x if total - total == 0 else np.where(np.isinf(value(x)), np.nan, x)
 
 
 def arctan_dx(y, x):
@@ -205,7 +224,7 @@ def arcsinh_dx(y, x):
 elementwise(np.add,          lambda y, a, b: 1,                   lambda y, a, b: 1)
 elementwise(np.subtract,     lambda y, a, b: 1,                   lambda y, a, b: -1)
 elementwise(np.multiply,     lambda y, a, b: b,                   lambda y, a, b: a)
-elementwise(np.divide,       lambda y, a, b: 1 / b,               divide_db,
+elementwise(np.divide,       divide_da,                           divide_db,
             domain=((-2, 2), (0.3, 2)))
 elementwise(np.power,        power_da,                            power_db,        domain=((0.2, 3), (-2, 3)))
 elementwise(np.float_power,  power_da,                            power_db,        domain=((0.2, 3), (-2, 3)))

@@ -161,7 +161,7 @@ rule(np.nanmean, jvp=nanmean_jvp, vjp=nanmean_vjp, takes=True)
 @composite(np.nansum)
 def nansum(a, **options):
     """Sum what is no NaN."""
-    return np.sum(choose(given(a), a), **options)
+    return np.sum(np.where(given(a), a, a.dtype.type(0)), **options)
 
 
 @composite(np.nanprod)
@@ -173,7 +173,7 @@ def nanprod(a, **options):
 @composite(np.nancumsum)
 def nancumsum(a, axis=None, dtype=None):
     """Take NaN as 0."""
-    return np.cumsum(choose(given(a), a), axis=axis, dtype=dtype)
+    return np.cumsum(np.where(given(a), a, a.dtype.type(0)), axis=axis, dtype=dtype)
 
 
 @composite(np.nancumprod)

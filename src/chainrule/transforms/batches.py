@@ -9,8 +9,8 @@ import numpy as np
 from chainrule import tree
 from chainrule.engine import level as _level
 from chainrule.engine import splitting
-from chainrule.engine.batched import LOOPED, Batched, NeedsLoop, batched
-from chainrule.engine.boxed import Boxed
+from chainrule.engine.batched import LOOPED, STOPPED, Batched, NeedsLoop, batched
+from chainrule.engine.boxed import Boxed, all_values
 from chainrule.engine.spec import shape_of
 from chainrule.errors import ShapeError
 from chainrule.transforms.common import name_of, own, run
@@ -66,6 +66,8 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
             before = splitting.events
             try:
                 results = gathered(f, run(f, given, named), n, level, out_axes)
+                if level in STOPPED:  # and the function caught that
+                    raise NeedsLoop(level, "a value that differs between the runs")
                 if splitting.events == before:  # else a quotient 0 / 0 may have a limit: found for each run by itself
                     return results
             except NeedsLoop as stop:
@@ -75,6 +77,8 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
                 raise
             except Exception:  # the user's, which each run will raise; or of code that can't take a batch
                 LOOPED.add("after an error")
+            finally:
+                STOPPED.discard(level)
         return one_by_one(f, leaves, structure, axes, n, out_axes)
 
     return evaluate
@@ -164,13 +168,22 @@ def gathered(f, out, n, level, out_axes):
     for y, a in zip(leaves, axes, strict=True):
         if own(y, level, f, Batched):
             if a is None:
-                raise ShapeError(
-                    f"an output of {name_of(f)} has out_axes=None, but differs between the runs.", "give it an axis."
-                )
+                raise differs(f)
             results.append(back(y.data, a))
         else:
             results.append(y if a is None else back(np.broadcast_to(y, (n, *shape_of(y))), a))
     return tree.unflatten(structure, results)
+
+
+def differs(f):
+    """Return the error of an output that should be the same in all runs."""
+    return ShapeError(f"an output of {name_of(f)} has out_axes=None, but differs between the runs.", "give it an axis.")
+
+
+def entry(x, k):
+    """Return the argument of one run, which may write to it."""
+    part = x[k]
+    return part.copy() if part.__class__ is np.ndarray else part
 
 
 def one_by_one(f, leaves, structure, axes, n, out_axes):
@@ -178,7 +191,9 @@ def one_by_one(f, leaves, structure, axes, n, out_axes):
     fronts = [x if a is None else front(x, a) for x, a in zip(leaves, axes, strict=True)]
     runs = []
     for k in range(n):
-        given, named = tree.unflatten(structure, [x if a is None else x[k] for x, a in zip(fronts, axes, strict=True)])
+        given, named = tree.unflatten(
+            structure, [x if a is None else entry(x, k) for x, a in zip(fronts, axes, strict=True)]
+        )
         runs.append(run(f, given, named))
     if not runs:
         raise ShapeError(
@@ -199,6 +214,8 @@ def one_by_one(f, leaves, structure, axes, n, out_axes):
                 f"{', '.join(map(str, dict.fromkeys(shape_of(p) for p in parts)))}.",
                 "pad them to one shape.",
             )
+        if a is None and any(not np.array_equal(all_values(p), all_values(parts[0])) for p in parts[1:]):
+            raise differs(f)
         results.append(parts[0] if a is None else back(np.stack(parts), a))
     return tree.unflatten(structure, results)
 

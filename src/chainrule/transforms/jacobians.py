@@ -10,7 +10,7 @@ import numpy as np
 from chainrule import tree
 from chainrule.engine import level as _level
 from chainrule.engine import splitting
-from chainrule.engine.batched import Batched, NeedsLoop, batched
+from chainrule.engine.batched import STOPPED, Batched, NeedsLoop, batched
 from chainrule.engine.boxed import Boxed
 from chainrule.engine.spec import shape_of, spec_of, zeros_of
 from chainrule.errors import HolomorphicError
@@ -197,12 +197,16 @@ def all_at_once(linear, basis, f):
     try:
         with _level.running(f) as level:
             results = linear(batched(basis, level))
+            if level in STOPPED:
+                raise NeedsLoop(level, "a value that differs between the runs")
             if splitting.events != before:  # a quotient 0 / 0 that may have a limit: found for each by itself
                 raise NeedsLoop(level, "a second run with values set apart")
             return [y.data if own(y, level, f, Batched) else np.broadcast_to(y, (n, *shape_of(y))) for y in results]
     except NeedsLoop as stop:
         if stop.level is not None and stop.level != level:
             raise
+    finally:
+        STOPPED.discard(level)
     return [np.stack(parts) for parts in zip(*[linear(single(unit)) for unit in basis], strict=True)]
 
 
