@@ -123,9 +123,9 @@ def rule(
         linear(target, *as_tuple(adjoint), **options)
     elif len(names) > 1 and not any(isinstance(d, tuple) for d in (jvp, vjp)) and options.get("nin", 2) > 1:
         custom = CustomRule(function, nondiff_argnums)
-        if vjp:
+        if callable(vjp):
             custom.defvjp(vjp)
-        if jvp:
+        if callable(jvp):
             custom.defjvp(jvp)
         if own:
             composite(function)(custom)

@@ -22,6 +22,7 @@ class CustomRule:
         if not callable(f):
             raise TypeError(f"a function is needed, not {f!r}")
         functools.update_wrapper(self, f)
+        self._f = f
         self.__name__ = getattr(f, "__name__", type(f).__name__)  # of ufuncs and of objects, too
         self.__qualname__ = getattr(f, "__qualname__", self.__name__)
         self._rules: dict[str, Callable] = {}
@@ -29,9 +30,12 @@ class CustomRule:
             self._signature = None if isinstance(f, np.ufunc) else inspect.signature(f)
         except (TypeError, ValueError):  # a C function that tells none: as of ufuncs, arguments are given by position
             self._signature = None
+        kinds = [] if self._signature is None else [p.kind for p in self._signature.parameters.values()]
+        simple = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+        self._plain = len(kinds) if set(kinds) <= simple else -1  # so many arguments need no binding
         given = nondiff_argnums if isinstance(nondiff_argnums, tuple | list) else (nondiff_argnums,)
         self._skip = frozenset(map(self._number, given))
-        self._definition = None
+        self._definition: Definition | None = None
 
     def _number(self, which):
         """Return the number of an argument given by number or name."""
@@ -99,7 +103,7 @@ class CustomRule:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function; where an argument is traced, the rule says what its derivative is."""
         if not any(map(holds_box, args)) and not any(map(holds_box, kwargs.values())):
-            return self.__wrapped__(*args, **kwargs)
+            return self._f(*args, **kwargs)
         definition = self._definition
         if definition is None:
             if not self._rules:
@@ -108,16 +112,17 @@ class CustomRule:
                     f"reverse mode:  @{name_of(self)}.defvjp  above  def rule(ybar, y, x): return xbar;",
                     f"forward mode:  @{name_of(self)}.defjvp  above  def rule(xdots, y, x): return ydot.",
                 )
-            definition = Definition(self.__wrapped__, name_of(self), self._skip, **self._rules)
+            definition = Definition(self._f, name_of(self), self._skip, **self._rules)
             self._definition = definition
-        if self._signature is not None:
+        if (kwargs or len(args) != self._plain) and self._signature is not None:
             bound = self._signature.bind(*args, **kwargs)
             bound.apply_defaults()
             args, kwargs = bound.args, bound.kwargs
-        names = [] if self._signature is None else list(self._signature.parameters)
-        refused = {names[i] if i < len(names) else i: args[i] for i in self._skip if i < len(args)}
-        for name, given in (*refused.items(), *kwargs.items()):
+        constants = [(i, args[i]) for i in self._skip if i < len(args)]
+        for name, given in (*constants, *kwargs.items()):
             if holds_box(given):
+                if name.__class__ is int and self._signature is not None:
+                    name = [*self._signature.parameters, name][min(name, len(self._signature.parameters))]
                 raise UnsupportedArgumentError(
                     name_of(self),
                     name,
@@ -133,7 +138,7 @@ class CustomRule:
         return self if instance is None else functools.partial(self, instance)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        found = sys.modules.get(self.__module__) if self.__module__ != "__main__" else None
+        found: Any = sys.modules.get(self.__module__) if self.__module__ != "__main__" else None
         for part in self.__qualname__.split("."):
             found = getattr(found, part, None)
         return self.__qualname__ if found is self else super().__reduce_ex__(protocol)
