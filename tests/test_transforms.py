@@ -350,3 +350,16 @@ def test_a_quotient_of_unlike_dtypes_has_its_derivative_in_the_dtype_of_the_nume
 
 def test_a_power_with_a_bool_exponent():
     assert cr.grad(lambda a: a ** np.True_)(2.0) == 1.0
+
+
+def test_jacobian_of_complex_outputs_of_real_inputs():
+    c = np.array([1 + 2j, 3 - 1j, 2j])
+    want = np.outer(c, [1, 1]) * np.exp(c)[:, None]
+    for mode in ("auto", "forward", "reverse"):
+        for dtype, chunk in ((np.float64, None), (np.float32, 2)):
+            k = c.astype(np.result_type(dtype, np.complex64))
+            j = cr.jacobian(lambda x, k=k: np.exp(k * np.sum(x)), mode=mode, chunk=chunk)(np.array([0.25, 0.75], dtype))
+            assert j.dtype == k.dtype
+            np.testing.assert_allclose(j, want, rtol=1e-5 if dtype is np.float32 else 1e-13)
+    j = cr.jacobian(lambda x, z: x * z**2, argnums=(0, 1), mode="reverse", holomorphic=True)(2.0, 1 + 1j)
+    np.testing.assert_allclose(j, [2j, 4 + 4j])

@@ -74,7 +74,8 @@ def jacobian(
         ``J[i, j] = dy_i / dx_j``, of shape ``y.shape + x.shape``; or its transpose, of shape ``x.shape + y.shape``.
     holomorphic : bool
         For complex inputs of complex outputs: the complex derivatives, right if `f` is holomorphic. A real output of
-        complex inputs gives ``dy/dRe(x) - i dy/dIm(x)``, as `grad` does, in reverse mode.
+        complex inputs gives ``dy/dRe(x) - i dy/dIm(x)``, as `grad` does, in reverse mode; a complex output of real
+        inputs its complex derivatives, in either mode.
     chunk : int, optional
         How many rows (or columns) go through the function at once. All of them take the memory of that many runs; by
         default as many as keep each array below some 32 MB.
@@ -182,7 +183,11 @@ def by_rows(record, ins, outs, chunk=None):
                 bars = record.pull([unit if k == o else None for k in range(len(outs))])
                 return [b for bs in bars for b in bs]
 
-            for row, bar in zip(rows, all_at_once(pull, basis, record.f), strict=True):
+            bars = all_at_once(pull, basis, record.f)
+            if spec.kind == "c" and any(s.kind != "c" for s in ins):  # a real input receives the real part of a row
+                imaginary = all_at_once(pull, -1j * basis, record.f)
+                bars = [b if s.kind == "c" else b + 1j * c for b, c, s in zip(bars, imaginary, ins, strict=True)]
+            for row, bar in zip(rows, bars, strict=True):
                 row.append(bar)
         blocks.append([joined(r, spec.shape, s, spec) for r, s in zip(rows, ins, strict=True)])
     return blocks
