@@ -174,6 +174,14 @@ def test_an_operand_without_partial_derivative_raises():
     assert cr.grad(f)(3.0, 2.0) == 6.0
     with pytest.raises(cr.errors.NoRuleError, match="for argument 1"):
         cr.grad(f, 1)(3.0, 2.0)
+    for g in (
+        cr.extend.rule(lambda x, n: x**n, vjp=(lambda ybar, y, x, n: ybar * n * x ** (n - 1), None)),
+        cr.extend.rule(lambda x, n: x**n, jvp=(lambda xdot, y, x, n: xdot * n * x ** (n - 1), None)),
+    ):
+        assert cr.grad(g)(3.0, 2.0) == 6.0
+        assert cr.jvp(lambda x, g=g: g(x, 2.0), (3.0,), (1.0,))[1] == 6.0
+        with pytest.raises(cr.errors.ChainruleError, match="for argument 1"):
+            cr.grad(g, 1)(3.0, 2.0)
 
 
 def hidden(x):
@@ -188,6 +196,21 @@ def test_adopted_code_calls_what_has_the_rule():
     cr.extend.rule(hidden, partials=lambda y, x: 3 * x * x)
     assert cr.grad(cr.adopt(uses_hidden))(2.0) == 24.0
     assert uses_hidden(2.0) == 16.0
+
+
+WRONG = {
+    "vjp": ({"vjp": lambda ybar, y, x: np.sum(ybar)}, r"cotangent of operand 0 of shape \(\); it must be \(3,\)"),
+    "jvp": ({"jvp": lambda xdot, y, x: np.sum(xdot)}, r"tangent of shape \(\); it must be \(3,\)"),
+    "partials": ({"partials": lambda y, x: x[:, None]}, r"derivative of shape \(3, 1\); it must be \(3,\)"),
+    "adjoint": ({"adjoint": lambda ybar, y, x: ybar[:2]}, r"cotangent of operand 0 of shape \(2,\); it must be \(3,\)"),
+}
+
+
+@pytest.mark.parametrize(("rule", "match"), WRONG.values(), ids=WRONG)
+def test_a_derivative_of_a_wrong_shape_raises(rule, match):
+    f = cr.extend.rule(lambda x: np.asarray(x) * 2, **rule)
+    with pytest.raises(cr.errors.ShapeError, match=r"<lambda> \(test_extend.py:\d+\) returned a .*" + match):
+        cr.grad(lambda x: np.sum(f(x)))(X)
 
 
 def test_wrong_definitions_are_told():

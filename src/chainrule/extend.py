@@ -28,10 +28,11 @@ import numpy as np
 from chainrule.engine import rule as _rule
 from chainrule.engine.boxed import CALL
 from chainrule.engine.calls import LATER
+from chainrule.engine.custom import place
 from chainrule.engine.rule import RULES, bilinear, composite, constant, elementwise, gather, linear, select
-from chainrule.engine.spec import primitive
+from chainrule.engine.spec import primitive, shape_of
 from chainrule.engine.transpose import transposed
-from chainrule.errors import NoRuleError
+from chainrule.errors import NoRuleError, ShapeError
 from chainrule.transforms.custom import CustomRule
 
 __all__ = ["bilinear", "composite", "constant", "elementwise", "gather", "linear", "primitive", "rule", "select"]
@@ -117,10 +118,15 @@ def rule(
     if own and function in CALL:
         del CALL[function]  # what was built for it before it had this rule
     target = function if own else wrapped(function, names + keywords)
+    if own and not partials and "bind" not in options and not tells_signature(function):
+        options["bind"] = bind_by_position(len(names), keywords)
     if partials:
-        elementwise(target, *[d or refusing(target, i) for i, d in enumerate(as_tuple(partials))], **options)
+        parts = [checked_partial(d) if d else refusing(target, i) for i, d in enumerate(as_tuple(partials))]
+        elementwise(target, *parts, **options)
     elif adjoint:
         linear(target, *as_tuple(adjoint), **options)
+        made = RULES[target]
+        made.vjps = tuple([checked_pull(d, i) for i, d in enumerate(made.vjps)])
     elif len(names) > 1 and not any(isinstance(d, tuple) for d in (jvp, vjp)) and options.get("nin", 2) > 1:
         custom = CustomRule(function, nondiff_argnums)
         if callable(vjp):
@@ -133,10 +139,13 @@ def rule(
             target = custom
     else:
         options = {"nin": len(as_tuple(vjp or jvp)), "accepts": keywords, **options}
-        pushes, pulls = as_tuple(jvp), as_tuple(vjp)
-        jvps = pushes if jvp else tuple([forward_of(d, target) for d in pulls])
-        vjps = tuple(map(keeping, pulls)) if vjp else tuple([reverse_of(d, target, i) for i, d in enumerate(pushes)])
-        _rule.rule(target, jvp=jvps, vjp=vjps, **options)
+        pushes = [checked_push(d) if d else refusing(target, i) for i, d in enumerate(as_tuple(jvp if jvp else ()))]
+        pulls = [checked_pull(d, i) if d else refusing(target, i) for i, d in enumerate(as_tuple(vjp if vjp else ()))]
+        if pushes and pulls and len(pushes) != len(pulls):
+            raise TypeError(f"jvp has {len(pushes)} functions, vjp {len(pulls)}: one for each operand is needed")
+        jvps = pushes or [forward_of(d, target) for d in pulls]
+        vjps = pulls or [reverse_of(d, target, i) for i, d in enumerate(pushes)]
+        _rule.rule(target, jvp=tuple(jvps), vjp=tuple(vjps), **options)
     if not own:
         from chainrule.adopt.entries import put
 
@@ -156,6 +165,24 @@ def known(function):
             register()
             LATER.pop(package, None)
     return function in RULES
+
+
+def tells_signature(function):
+    """Tell whether a function's arguments are known by name."""
+    try:
+        inspect.signature(function)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def bind_by_position(count, keywords):
+    """Return the binding of arguments by position to operands and parameters, for a function that names none."""
+
+    def bind(*args, **kwargs):
+        return args[:count], {**dict(zip(keywords, args[count:], strict=False)), **kwargs}
+
+    return bind
 
 
 def as_tuple(x):
@@ -191,24 +218,72 @@ def wrapped(function, names):
 
 
 def refusing(function, i):
-    """Return the partial derivative in operand `i` that was declared as missing: it raises."""
+    """Return the derivative in operand `i` that was declared as missing: it raises."""
 
-    def partial(y, *xs):
+    def missing(y, *xs, **params):
         raise NoRuleError(_rule.full_name(function), f" for argument {i}")
 
-    return partial
+    return missing
 
 
-def keeping(vjp):
-    """Return a rule of reverse mode that is given the result in any case: of several results the engine needs it."""
-    if _rule.reads(vjp, 1)[0]:
-        return vjp
+def checked_partial(partial):
+    """Return a partial derivative whose shape is checked: it must broadcast to that of the result."""
+
+    @functools.wraps(partial)
+    def checked(y, *xs):
+        d = partial(y, *xs)
+        shape = shape_of(y)
+        if shape_of(d) not in ((), shape) and not broadcasts(shape_of(d), shape):
+            raise wrong_shape(partial, "partial derivative", shape_of(d), shape)
+        return d
+
+    return checked
+
+
+def broadcasts(shape, to):
+    """Tell whether an array of `shape` broadcasts to the shape `to`."""
+    return len(shape) <= len(to) and all(n in (1, m) for n, m in zip(shape[::-1], to[::-1], strict=False))
+
+
+def checked_pull(vjp, i):
+    """Return a rule of reverse mode for operand `i` whose result's shape is checked.
+
+    It is given the result in any case: of several results the engine needs it.
+    """
 
     @functools.wraps(vjp)
-    def reading(ybar, y, *xs, **params):
-        return vjp(ybar, y, *xs, **params)
+    def checked(ybar, y, *xs, **params):
+        xbar = vjp(ybar, y, *xs, **params)
+        if shape_of(xbar) != shape_of(xs[i]):
+            raise wrong_shape(vjp, f"cotangent of operand {i}", shape_of(xbar), shape_of(xs[i]))
+        return xbar
 
-    return reading
+    return checked
+
+
+def checked_push(jvp):
+    """Return a rule of forward mode whose result's count and shapes are checked."""
+
+    @functools.wraps(jvp)
+    def checked(xdot, y, *xs, **params):
+        ydot = jvp(xdot, y, *xs, **params)
+        several = isinstance(y, tuple | list)
+        found = [shape_of(t) for t in ydot] if several and isinstance(ydot, tuple | list) else shape_of(ydot)
+        wanted = [shape_of(v) for v in y] if several else shape_of(y)
+        if found != wanted:
+            raise wrong_shape(jvp, "tangent", found, wanted)
+        return ydot
+
+    return checked
+
+
+def wrong_shape(rule, what, found, wanted):
+    """Return the error of a rule that returned an array of a wrong shape."""
+    return ShapeError(
+        f"{place(rule)} returned a {what} of shape {found}; it must be {wanted}.",
+        "return the derivative in the shape of its value: summed over what the function broadcast, spread over what it "
+        "summed.",
+    )
 
 
 def forward_of(vjp, function):
