@@ -275,6 +275,18 @@ def test_state_that_a_function_object_keeps_is_that_of_its_run():
     np.testing.assert_allclose(cr.grad(f)(X), 2 * np.tanh(X) * (1 - np.tanh(X) ** 2), rtol=1e-12)
 
 
+def halved(x):
+    while np.sum(x) > 1:
+        x = x / 2
+    return x
+
+
+def test_a_loop_over_no_runs_ends():
+    with pytest.raises(cr.errors.ShapeError, match="length 0"):
+        cr.vmap(halved)(X[:0])
+    assert cr.vmap(np.sin)(X[:0]).shape == (0, 3)
+
+
 def catches_all(x):
     try:
         return x * 2 if x[0] > 0 else x * 3

@@ -71,6 +71,8 @@ class Batched(Boxed):
         data = value(self.data)
         if data.__class__ is np.ndarray and data.ndim == 1:  # a branch that all runs take alike
             truth = data != 0
+            if not len(truth):  # no run takes any, and a loop would never end
+                raise NeedsLoop(self.level, "a branch of no runs")
             if truth.all():
                 return True
             if not truth.any():
