@@ -330,3 +330,23 @@ def test_batches_of_integers_keep_dtype_and_shape(name):
     have, want = cr.vmap(f)(batch), by_loop(f, batch)
     assert have.dtype == want.dtype
     np.testing.assert_array_equal(have, want)
+
+
+MORE_BY_RULE = {
+    "inner": lambda x: np.inner(W, x),
+    "triangles": lambda x: np.tril(np.outer(x, x)) + np.triu(W.T @ W * x, 1),
+    "diagonals": lambda x: np.diag(x, 1) @ np.ones(4) + np.diag(x, -2)[2, 0],
+    "cross": lambda x: np.cross(x, W),
+    "products behind a choice": lambda x: np.where(x > 0, W.T @ (W @ x), np.cumsum(x)),
+}
+
+
+@pytest.mark.parametrize("name", MORE_BY_RULE)
+def test_more_functions_run_without_a_loop(name, monkeypatch):
+    f = lambda x: np.sum(np.sin(MORE_BY_RULE[name](x)))
+    want = by_loop(f, X), by_loop(cr.grad(f), X)
+    batched.LOOPED.clear()
+    monkeypatch.setattr("chainrule.transforms.batches.one_by_one", None)
+    np.testing.assert_allclose(cr.vmap(f)(X), want[0], rtol=1e-12)
+    np.testing.assert_allclose(cr.vmap(cr.grad(f))(X), want[1], rtol=1e-10, atol=1e-12)
+    assert not batched.LOOPED

@@ -206,7 +206,7 @@ def masked_pull(node, ybar, saved):
     for x, t in zip(xbars, traces, strict=True):
         x = x.dense() if hasattr(x, "dense") else x
         t = t.dense() if hasattr(t, "dense") else t
-        out.append(None if x is None else Masked(x, np.broadcast_to(np.asarray(value(t)) != 0, shape_of(x))))
+        out.append(None if x is None else Masked(x, np.broadcast_to(value(t) != 0, shape_of(x))))
     return out
 
 

@@ -12,8 +12,11 @@ from chainrule.engine.indexing import getitem, put, scatter
 from chainrule.engine.rule import RULES
 from chainrule.engine.spec import cast_to, choose, real_part, shape_of, spread_to, sum_to
 from chainrule.rules import linalg_factor, linalg_spectrum, linalg_svd, norms, statistics
+from chainrule.rules.complexes import imag_part
 from chainrule.rules.einsum import einsum2
-from chainrule.rules.shapes import flatten
+from chainrule.rules.products import cross3
+from chainrule.rules.series import sinc_derivative
+from chainrule.rules.shapes import diagonal_matrix, flatten
 
 # -- functions of the shape and dtype alone ---------------------------------------------------------------------
 
@@ -83,7 +86,8 @@ def checked(axis, rank):
     return axis % rank + 1
 
 
-for _fun in (np.sum, np.mean, np.prod, np.max, np.min, np.any, np.all, np.nanmax, np.nanmin, np.count_nonzero):
+for _fun in (np.sum, np.mean, np.prod, np.max, np.min, np.any, np.all, np.nanmax, np.nanmin, np.count_nonzero,
+             np.amax, np.amin, np.nanmean):  # fmt: skip
     BATCHING[_fun] = along(None)
 for _fun in (np.cumsum, np.cumprod, np.argmax, np.argmin):
     BATCHING[_fun] = along(None, flat=True)
@@ -389,3 +393,42 @@ def tensor_product(rule, n, xs, flags, params):
 
 
 BATCHING[np.tensordot] = tensor_product
+
+
+def inner_product(rule, n, xs, flags, params):
+    """Sum over the last axes of both."""
+    if any(len(shape_of(x)) - m == 0 for x, m in zip(xs, flags, strict=True)):
+        return lined_up(RULES[np.multiply], n, xs, flags, {})
+    return tensor_product(rule, n, xs, flags, {"axes": (-1, -1)})
+
+
+def of_matrices(rule, n, xs, flags, params):
+    """Run a function of the last two axes, which makes a matrix of a vector."""
+    (x,) = xs
+    return rule.apply((x,), params) if len(x.shape) > 2 else looped(rule, n, xs, flags, params)
+
+
+def on_diagonals(rule, n, xs, flags, params):
+    """Put the vector of each run on a diagonal."""
+    (v,) = xs
+    k = params.get("k", 0)
+    count = v.shape[1]
+    places = np.arange(count)
+    size = count + abs(k)
+    return scatter(v, (slice(None), places + max(-k, 0), places + max(k, 0)), (n, size, size), v.dtype)
+
+
+BATCHING.update(
+    {
+        np.inner: inner_product,
+        np.tril: of_matrices,
+        np.triu: of_matrices,
+        np.isclose: lined_up,
+        np.round: as_it_is,
+        diagonal_matrix: on_diagonals,
+        cross3: lined_up,
+        imag_part: as_it_is,
+        statistics.median_of: of_axes,
+        sinc_derivative: as_it_is,
+    }
+)

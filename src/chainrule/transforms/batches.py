@@ -197,7 +197,8 @@ def one_by_one(f, leaves, structure, axes, n, out_axes):
         runs.append(run(f, given, named))
     if not runs:
         raise ShapeError(
-            f"vmap of {name_of(f)} over an axis of length 0, and it asks for the value of a run.", "give at least one entry."
+            f"vmap of {name_of(f)} over an axis of length 0, and it asks for the value of a run.",
+            "give at least one entry.",
         )
     flat = [tree.flatten(r) for r in runs]
     structure = flat[0][1]
