@@ -363,3 +363,12 @@ def test_jacobian_of_complex_outputs_of_real_inputs():
             np.testing.assert_allclose(j, want, rtol=1e-5 if dtype is np.float32 else 1e-13)
     j = cr.jacobian(lambda x, z: x * z**2, argnums=(0, 1), mode="reverse", holomorphic=True)(2.0, 1 + 1j)
     np.testing.assert_allclose(j, [2j, 4 + 4j])
+
+
+@pytest.mark.parametrize("f", [np.std, np.linalg.norm, np.var], ids=lambda f: f.__name__)
+def test_gradients_of_lengths_at_the_number_0_are_numbers(f):
+    for x in (0.0, np.float64(0.0), np.float32(0.0)):
+        g = cr.grad(f)(x)
+        assert np.shape(g) == ()
+        assert g == 0
+        assert np.shape(cr.jvp(f, (x,), (x,))[1]) == ()

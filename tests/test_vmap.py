@@ -337,6 +337,7 @@ MORE_BY_RULE = {
     "triangles": lambda x: np.tril(np.outer(x, x)) + np.triu(W.T @ W * x, 1),
     "diagonals": lambda x: np.diag(x, 1) @ np.ones(4) + np.diag(x, -2)[2, 0],
     "cross": lambda x: np.cross(x, W),
+    "extrema": lambda x: np.clip(x, -0.5, 0.5) * np.max(x) + np.ptp(np.outer(x, x), axis=1) * np.std(x),
     "products behind a choice": lambda x: np.where(x > 0, W.T @ (W @ x), np.cumsum(x)),
 }
 
@@ -350,3 +351,9 @@ def test_more_functions_run_without_a_loop(name, monkeypatch):
     np.testing.assert_allclose(cr.vmap(f)(X), want[0], rtol=1e-12)
     np.testing.assert_allclose(cr.vmap(cr.grad(f))(X), want[1], rtol=1e-10, atol=1e-12)
     assert not batched.LOOPED
+
+
+def test_sums_with_masks_that_differ_between_the_runs():
+    w = np.arange(3.0)
+    f = lambda x: np.sum(w, where=x > 0) + np.add.reduce(w, where=x > 0)
+    np.testing.assert_allclose(cr.vmap(f)(X), by_loop(f, X))

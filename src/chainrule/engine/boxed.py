@@ -226,6 +226,12 @@ def value(x: Any) -> Any:
     return x
 
 
+def array_value(x: Any) -> Any:
+    """Return the plain value of `x` as an array; a batch as a batch."""
+    x = value(x)
+    return x if isinstance(x, Boxed) else np.asarray(x)
+
+
 def all_values(x: Any) -> Any:
     """Return the plain value of `x`; of a batch the array of all its runs.
 

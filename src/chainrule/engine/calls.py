@@ -171,6 +171,8 @@ def ufunc_method(ufunc, method, inputs, kwargs):
     if function is not None:
         if method != "outer" and "axis" not in kwargs and len(inputs) < 2:
             kwargs["axis"] = 0  # of ufuncs' methods the default axis is the first, of the functions all
+        if not any(isinstance(x, Boxed) for x in inputs):  # but a keyword: the function itself would come back here
+            return CALL[function](*inputs, **kwargs)
         return function(*inputs, **kwargs)
     if method == "outer" and not kwargs:
         a, b = inputs

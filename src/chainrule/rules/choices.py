@@ -6,7 +6,7 @@ NaN: `select` rules hand on the mask. Operands that tie share equally; on the bo
 
 import numpy as np
 
-from chainrule.engine.boxed import Boxed, value
+from chainrule.engine.boxed import Boxed, array_value, value
 from chainrule.engine.rule import composite, select
 from chainrule.engine.spec import cast_to, primitive, shape_of, spec_of
 from chainrule.errors import OutArgumentError, UnsupportedArgumentError
@@ -112,7 +112,7 @@ def select_(condlist, choicelist, default=0):
         raise ValueError("select with an empty condition list is not possible")
     masks = [value(c) for c in condlist]
     for k, m in enumerate(masks):
-        if np.asarray(m).dtype.kind != "b":
+        if array_value(m).dtype.kind != "b":
             raise TypeError(f"invalid entry {k} in condlist: should be boolean ndarray")
     operands = [c if isinstance(c, Boxed | int | float | complex) else np.asarray(c) for c in (*choicelist, default)]
     dtype = np.result_type(*[weak(c) for c in operands])
@@ -176,10 +176,10 @@ def bind_clip(a, a_min=_NOT_GIVEN, a_max=_NOT_GIVEN, out=None, *, min=_NOT_GIVEN
 def clip_weights(y, x, low, high):
     """Between the limits, and on them, x is taken; of crossed limits the upper one."""
     x, low, high = ordered(x), ordered(low), ordered(high)
-    below = np.False_ if low is None else np.asarray(x < low)
-    above = np.False_ if high is None else np.asarray(x > high)
+    below = np.False_ if low is None else array_value(x < low)
+    above = np.False_ if high is None else array_value(x > high)
     if low is not None and high is not None:
-        above = above | np.asarray(low > high)
+        above = above | array_value(low > high)
         below = below & ~above
     return ~(below | above), below, above
 

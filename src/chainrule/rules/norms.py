@@ -19,8 +19,11 @@ from chainrule.rules.reductions import kept, restore
 @primitive
 def length(x, axis=None, keepdims=False):
     """Return the root of the sum of squares over `axis`: None for all, an int or a tuple."""
-    if axis is None or axis.__class__ is int:
-        return np.linalg.norm(x if axis is not None else np.reshape(x, -1), None, axis, keepdims)
+    if axis is None:
+        y = np.linalg.norm(np.reshape(x, -1))
+        return y.reshape((1,) * len(shape_of(x)))[()] if keepdims else y
+    if axis.__class__ is int:
+        return np.linalg.norm(x, None, axis, keepdims)
     square = x.real**2 + x.imag**2 if x.dtype.kind == "c" else x * x
     return np.sqrt(np.add.reduce(square, axis=axis, keepdims=keepdims))
 

@@ -8,7 +8,7 @@ exact zero. `chainrule.rules.statistics` goes on with the spread, order statisti
 import numpy as np
 
 from chainrule.engine import calls
-from chainrule.engine.boxed import value
+from chainrule.engine.boxed import Boxed, array_value, value
 from chainrule.engine.rule import composite, constant, linear, quick, rule
 from chainrule.engine.spec import cast_to, choose, shape_of, spec_of, spread_to
 
@@ -321,7 +321,7 @@ def _cumulative(fun, x, axis, dtype, include_initial, first):
 
 def ties(y, x, axis, keepdims, initial, where):
     """Return which entries attain the extremum, and how many do, `initial` included."""
-    x, y = value(x), np.asarray(value(y)).reshape(kept(x.shape, axis))
+    x, y = value(x), array_value(y).reshape(kept(x.shape, axis))
     hit = x == y
     if where is not True:
         hit = hit & where
@@ -340,7 +340,11 @@ def extremum_jvp(xdot, y, x, axis=None, keepdims=False, initial=None, where=True
     """Average over the entries that attain it."""
     hit, n = ties(y, x, axis, keepdims, initial, where)
     wide = SINGLE if xdot.dtype == HALF else None
-    ydot = over(np.sum(xdot, axis=axis, keepdims=True, where=hit, dtype=wide), n)
+    if isinstance(hit, Boxed):  # which differ between the runs of a batch
+        total = np.sum(choose(hit, xdot), axis=axis, keepdims=True, dtype=wide)
+    else:
+        total = np.sum(xdot, axis=axis, keepdims=True, where=hit, dtype=wide)
+    ydot = over(total, n)
     return ydot if keepdims else reduced(ydot, shape_of(y))
 
 

@@ -7,7 +7,7 @@ rules with a mask.
 
 import numpy as np
 
-from chainrule.engine.boxed import Boxed, value
+from chainrule.engine.boxed import Boxed, all_values, array_value, value
 from chainrule.engine.indexing import scatter
 from chainrule.engine.rule import composite, rule
 from chainrule.engine.spec import cast_to, choose, primitive, real_part, shape_of, spec_of
@@ -90,8 +90,8 @@ _NO = np._NoValue
 
 def at_zero(y, x, axis, ddof, keepdims):
     """Return a standard deviation; where it is 0, as the length of the deviations, whose square is smooth there."""
-    zero = np.asarray(value(y) == 0)
-    if not zero.any() or spec_of(y).dtype == HALF:
+    zero = array_value(value(y) == 0)
+    if not np.any(all_values(zero)) or spec_of(y).dtype == HALF:
         return y
     root = value(y).real.dtype.type(freedom(x, axis, ddof, True) ** 0.5)
     length = euclidean(deviation(x, axis, True), axis, keepdims) / root

@@ -188,6 +188,7 @@ def entry(x, k):
 
 def one_by_one(f, leaves, structure, axes, n, out_axes):
     """Run `f` once for each entry, and stack the results."""
+    LOOPED.add("the function itself")
     fronts = [x if a is None else front(x, a) for x, a in zip(leaves, axes, strict=True)]
     runs = []
     for k in range(n):
