@@ -572,3 +572,28 @@ def test_importing_chainrule_does_not_load_adopt_or_scipy():
     code = "import sys, chainrule as cr; cr.adopt(lambda x: x)(1.0); print('scipy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+class Half:
+    """A class that adopted code uses, and that is not adopted."""
+
+    def fill(self, x):
+        a = np.zeros(1)
+        a[0] = x
+        return a[0] / 2
+
+
+def test_code_that_adopting_did_not_reach_is_told_apart():
+    """What to adopt by name if adopted code calls it; what to copy if it came from outside; else, to adopt."""
+    outside = np.zeros(1)
+
+    def written(x):
+        outside[0] = x
+        return outside[0]
+
+    with pytest.raises(cr.errors.ConversionError, match=r"differentiate  chainrule\.adopt\(f\)  instead of f"):
+        cr.grad(Half().fill)(1.0)
+    with pytest.raises(cr.errors.ConversionError, match="adopt its class, module or function by name"):
+        cr.grad(cr.adopt(lambda x: Half().fill(x)))(1.0)
+    with pytest.raises(cr.errors.ConversionError, match=r"copy it in that code:  a = np\.array\(a\)"):
+        cr.grad(cr.adopt(written))(1.0)

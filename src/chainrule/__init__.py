@@ -94,3 +94,6 @@ else:
             module = importlib.import_module(_LATER[name])
             return module if module.__name__.endswith(f".{name}") else getattr(module, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__():
+        return sorted({*globals(), *_LATER})

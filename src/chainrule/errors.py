@@ -160,14 +160,19 @@ class NotDifferentiableError(ChainruleError, TypeError):
 
 
 class HolomorphicError(ChainruleError, TypeError):
-    """`grad` of a function with a complex output needs ``holomorphic=True``."""
+    """`grad` of a function with a complex output needs ``holomorphic=True``; so does `hessian` at a complex point."""
 
-    def __init__(self, name):
+    def __init__(self, name, what="grad"):
+        fact = f"{name} returned a complex value; it has a derivative only if the function is holomorphic."
+        real = "make the output real, e.g. with np.abs or np.real."
+        if what == "hessian":
+            fact = f"the gradient of {name} at a complex point has a derivative only if {name} is holomorphic."
+            real = "take real and imaginary parts:  chainrule.hessian(lambda x, y: f(x + 1j * y), argnums=(0, 1))."
         super().__init__(
             message(
-                f"{name} returned a complex value; a complex output has one only if the function is holomorphic.",
-                "if the function is holomorphic (not checked):  chainrule.grad(f, holomorphic=True), which is f'(z);",
-                "make the output real, e.g. with np.abs or np.real.",
+                fact,
+                f"if the function is holomorphic (not checked):  chainrule.{what}(f, holomorphic=True);",
+                real,
             )
         )
 

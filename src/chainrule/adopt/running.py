@@ -14,8 +14,11 @@ from chainrule.adopt.session import ADOPTED, SELF_OF, Session, home_of, is_adopt
 from chainrule.adopt.state import here, holds_traced
 from chainrule.engine import level
 from chainrule.engine.buffer import Buffer, plain
+from chainrule.engine.caller import IN_ADOPTED
 
 SPARE = 8  # sessions kept for one function: as many as run at the same time
+
+IN_ADOPTED[0] = is_adopting  # for the text of errors
 
 # function -> weak reference to what `adopt` returned for it
 _wrappers: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()

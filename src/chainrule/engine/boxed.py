@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from chainrule.engine import level as _level
-from chainrule.engine.caller import asked_by
+from chainrule.engine.caller import adopt_advice, asked_by
 from chainrule.errors import (
     ChainruleError,
     ConversionError,
@@ -101,7 +101,7 @@ class Boxed(Surface):
             "np.array or np.asarray",
             "build arrays from traced values with  np.array([x, y], like=x)  or  np.stack([x, y]);",
             "write into a traced buffer:  a = np.zeros(n, like=x); a[0] = x;",
-            "leave the code as it is, and differentiate  chainrule.adopt(f)  instead of f;",
+            adopt_advice(),
             "take the plain value with  chainrule.value(x)  if no derivative is wanted.",
         )
 
@@ -111,14 +111,14 @@ class Boxed(Surface):
             "float(x), a function of the math module, or `a[i] = x` into a plain array",
             "use NumPy's function (np.sin(x) for math.sin(x));",
             "write into a traced buffer:  a = np.zeros(n, like=x); a[i] = x;",
-            "leave the code as it is, and differentiate  chainrule.adopt(f)  instead of f;",
+            adopt_advice(),
             "take the plain value with  float(chainrule.value(x))  if no derivative is wanted.",
         )
 
     @staticmethod
     def advise():
         """Raise with the advice that belongs to the function asking for a plain value, if there is any."""
-        found = ADVICE[0](*asked_by())
+        found = ADVICE[0](*asked_by(), adopt_advice())
         if found is not None:
             raise ConversionError(found[0], *found[1])
 
@@ -256,7 +256,7 @@ class _Calls(dict):
 
 CALL = _Calls()
 BUILD = [None]  # set by engine.dispatch: function -> callable, or raises NoRuleError
-ADVICE = [lambda module, path: None]  # set by chainrule.rules.unsupported: what to write instead of a call
+ADVICE = [lambda module, path, adopt: None]  # set by chainrule.rules.unsupported: what to write instead of a call
 INTO = [None]  # set by engine.calls: (out, result, name) -> out, the result written into a traced destination
 UFUNC_METHOD = [None]  # set by engine.dispatch: ufunc methods and keyword arguments
 

@@ -31,6 +31,25 @@ def asked_by():
     return inner if inner[1] or frame is None else ("", called(frame.f_code, frame.f_lasti))
 
 
+IN_ADOPTED = [lambda names: False]  # set by chainrule.adopt: tells whether globals are those of adopted code
+
+
+def adopt_advice():
+    """Return the advice to adopt the code; of code that is, or that such code calls, what adopting did not reach."""
+    frame, own = sys._getframe(1), True
+    while frame is not None:
+        if not frame.f_globals.get("__name__", "").startswith(("chainrule.", "numpy.", "scipy.")):
+            if IN_ADOPTED[0](frame.f_globals):
+                return OUTSIDE if own else BY_NAME
+            own = False
+        frame = frame.f_back
+    return "leave the code as it is, and differentiate  chainrule.adopt(f)  instead of f;"
+
+
+OUTSIDE = "if an array that was made outside of adopted code takes part, copy it in that code:  a = np.array(a);"
+BY_NAME = "this is called by adopted code, but not adopted with it: adopt its class, module or function by name;"
+
+
 def called(code, at):
     """Return the name, in parts, of the function that the instruction at offset `at` calls."""
     instructions = list(dis.get_instructions(code))

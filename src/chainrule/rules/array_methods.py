@@ -111,7 +111,12 @@ def view(self, dtype=None, type=None):
     """Return another name for the same elements; their bytes can't be read as another dtype."""
     if (dtype is None or dtype == self.dtype) and type in (None, np.ndarray):
         return self[...]
-    raise ConversionError("x.view(dtype)", "cast:  x.astype(dtype);", "of complex numbers use  x.real  and  x.imag.")
+    raise ConversionError(
+        "x.view(dtype)",
+        "cast:  x.astype(dtype);",
+        "for pairs of floats as complex numbers:  x[..., 0::2] + 1j * x[..., 1::2];",
+        "of complex numbers use  x.real  and  x.imag.",
+    )
 
 
 def to_device(self, device, /, *, stream=None):

@@ -18,11 +18,10 @@ IN_MIRROR = {
 }  # fmt: skip
 
 
-def scipy_advice(module, name):
-    """Return which function of SciPy's asks for a plain value, and what to write instead."""
+def scipy_advice(module, name, adopt):
+    """Return which function of SciPy's asks for a plain value, and what to write instead; `adopt` is a line of that."""
     home = ".".join(module.split(".")[:2])
     part = home.rpartition(".")[2]
-    adopt = "leave the code as it is, and differentiate  chainrule.adopt(f)  instead of f;"
     plain = "take the plain value:  chainrule.value(x)  if no derivative is wanted."
     if home == "scipy.stats":
         return f"scipy.stats: {name}", (
@@ -37,4 +36,8 @@ def scipy_advice(module, name):
             adopt,
             plain,
         )
-    return f"{home}.{name}", ("write it with NumPy's functions, and what chainrule.scipy has;", plain)
+    return f"{home}.{name}", (
+        "write it with NumPy's functions, and what chainrule.scipy has;",
+        "of a function of numbers or arrays that holds this call, take differences:  chainrule.numeric(f);",
+        plain,
+    )

@@ -97,15 +97,15 @@ def drawing_functions():
     return {n for kind in kinds for n in dir(kind) if not n.startswith("_")} - {"bytes", "bit_generator"}
 
 
-def advice(module, path):
+def advice(module, path, adopt):
     """Return what asks for a plain value, and what to write instead, or None for what is not listed.
 
-    `path` is the name of a function called, as its caller wrote it, in parts.
+    `path` is the name of a function called, as its caller wrote it, in parts; `adopt` a line of advice.
     """
     if not path:
         return None
     if module.startswith("scipy."):
-        return scipy_advice(module, path[-1])
+        return scipy_advice(module, path[-1], adopt)
     if module.startswith("numpy.polynomial"):
         return "numpy.polynomial", WITHOUT_DISPATCH["polynomial"][1:]
     if not module and len(path) > 1 and path[-1] in drawing_functions() and path[0] != "math":

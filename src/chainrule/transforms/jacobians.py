@@ -121,10 +121,10 @@ def evaluator(f, chosen, mode, layout, holomorphic, chunk, square=False):
         how = choose_mode(mode, sum(s.size for s in ins), sum(s.size for s in outs))
         complex_in = any(s.kind == "c" for s in ins)
         if complex_in and any(s.kind == "c" for s in outs) and not holomorphic:
-            raise HolomorphicError(name_of(f))
+            raise HolomorphicError(name_of(f), "hessian" if square else "jacobian")
         if complex_in and not all(s.kind == "c" for s in outs) and how.mode == "forward":
             if mode == "forward":
-                raise HolomorphicError(name_of(f))
+                raise HolomorphicError(name_of(f), "hessian" if square else "jacobian")
             how = Choice(
                 "reverse",
                 how.inputs,
@@ -141,7 +141,7 @@ def evaluator(f, chosen, mode, layout, holomorphic, chunk, square=False):
             if any(s.size for s in ins):
                 blocks, outs = by_columns(f, args, kwargs, record, ins, chunk, ins if square else None)
                 if any(s.kind == "c" for s in ins) and not (holomorphic and all(s.kind == "c" for s in outs)):
-                    raise HolomorphicError(name_of(f))
+                    raise HolomorphicError(name_of(f), "hessian" if square else "jacobian")
                 return assemble(record, blocks, outs, ins, layout)
         record, ins, outs, how = prepare(args, kwargs)
         if how.mode == "reverse":
