@@ -319,6 +319,8 @@ class Comparison:
                 f"\n  the point looks like a kink: the one-sided differences are {r:.6g} (right) and {s:.6g} (left)."
             )
             advice = "check at a point beside the kink; which derivative is taken at it is a choice."
+        elif max(np.abs(found), np.abs(expected)) < self.eps**0.75:
+            advice = "both may be rounding errors of zero, as at a minimum: check at another point, or give atol=1e-9."
         raise GradientCheckError(message(what, advice))
 
     def fail_reverse(self, vs, name, expected, found, weighted):

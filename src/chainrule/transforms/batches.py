@@ -138,7 +138,8 @@ def length(f, leaves, axes):
         elif shape[a] != n:
             raise ShapeError(
                 f"vmap of {name_of(f)}: the mapped axes have different lengths, {n} and {shape[a]}.",
-                "the axes named by in_axes must be equally long.",
+                "the axes that in_axes names must be equally long;",
+                "give None for an argument that is the same in all runs:  in_axes=(None, 0).",
             )
     if n is None:
         raise ShapeError(f"vmap of {name_of(f)} has nothing to map: all axes are None.", "call the function itself.")
