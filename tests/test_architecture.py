@@ -29,7 +29,7 @@ PRIMITIVES = {
     "chainrule.engine.rule": None,
     "chainrule.engine.spec": None,
     "chainrule.engine.splitting": None,
-    "chainrule.engine.boxed": {"Boxed", "all_values", "value"},
+    "chainrule.engine.boxed": {"Boxed", "all_values", "array_value", "value"},
     "chainrule.engine.indexing": {"getitem", "put", "scatter", "written"},
 }
 BRIDGE = {"__init__", "array_methods", "batching", "creation", "indexing", "methods", "primitives", "ufunc_methods"}

@@ -338,6 +338,8 @@ MORE_BY_RULE = {
     "diagonals": lambda x: np.diag(x, 1) @ np.ones(4) + np.diag(x, -2)[2, 0],
     "cross": lambda x: np.cross(x, W),
     "extrema": lambda x: np.clip(x, -0.5, 0.5) * np.max(x) + np.ptp(np.outer(x, x), axis=1) * np.std(x),
+    "sorting": lambda x: np.sort(x) * x + np.sort(np.outer(x, x), axis=0)[1] + x[np.argmax(x)],
+    "rows of their own": lambda x: np.outer(x, x)[:, np.argsort(x)] * x + np.outer(x, x)[np.arange(3), np.argsort(x)],
     "products behind a choice": lambda x: np.where(x > 0, W.T @ (W @ x), np.cumsum(x)),
 }
 
@@ -357,3 +359,13 @@ def test_sums_with_masks_that_differ_between_the_runs():
     w = np.arange(3.0)
     f = lambda x: np.sum(w, where=x > 0) + np.add.reduce(w, where=x > 0)
     np.testing.assert_allclose(cr.vmap(f)(X), by_loop(f, X))
+
+
+def test_a_row_named_by_a_number_of_each_run_is_a_view():
+    def f(m):
+        y = m * 1.0
+        row = y[np.argmax(m[:, 0])]
+        row += 5
+        return y
+
+    np.testing.assert_allclose(cr.vmap(f)(M), by_loop(f, M))

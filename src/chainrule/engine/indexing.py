@@ -42,6 +42,19 @@ def put(x, v, index):
     return y
 
 
+@primitive
+def picked(x, where):
+    """Return the entries of `x` at the flat positions `where`, which may differ between the runs of a batch."""
+    return x.reshape(-1)[where]
+
+
+@primitive
+def unpicked(v, where, shape):
+    """Return zeros of `shape` with `v` added at the flat positions `where`."""
+    where = np.asarray(where)
+    return add_up(where, v, shape, getattr(v, "dtype", None) or np.dtype(type(v)))
+
+
 def add_up(where, v, shape, dtype):
     """Sum the values `v` into an array of `shape` at the flat positions `where`."""
     size = 1
@@ -151,6 +164,45 @@ def frozen(index):
     return index
 
 
+def positions_of_runs(index, shape):
+    """Return the flat positions that a subscript with arrays of integers of a batch reads in each run, as a batch.
+
+    None for all other subscripts, and if a run would read a view, by numbers alone.
+    """
+    parts = index if index.__class__ is tuple else (index,)
+    runs = [p for p in parts if isinstance(p, Boxed)]
+    if not runs:
+        return None
+    runs = [value(p) for p in runs]
+    first = runs[0]
+    for p in runs:
+        if not isinstance(p, Boxed) or p.level != first.level or p.data.__class__ is not np.ndarray:
+            return None
+        if p.data.dtype.kind not in "iu":
+            return None
+    if all(len(p.shape) == 0 for p in runs) and len(parts) < len(shape):
+        return None
+    kept = [value(p).data if isinstance(p, Boxed) else frozen(p) for p in parts]
+    each = [isinstance(p, Boxed) for p in parts]
+    rank = max(p.data.ndim for p in runs)
+    if all(m or (isinstance(p, int | np.integer | np.ndarray) and np.asarray(p).dtype.kind != "b")
+           for p, m in zip(kept, each, strict=True)):  # fmt: skip
+        rank = max(np.ndim(p) + (not m) for p, m in zip(kept, each, strict=True))
+        lined = [p.reshape(p.shape[:1] + (1,) * (rank - p.ndim) + p.shape[1:]) if m else p
+                 for p, m in zip(kept, each, strict=True)]  # fmt: skip
+        where = positions_of(tuple(lined), shape)
+    elif len(first.data):
+        where = np.stack([
+            positions_of(tuple([p[k] if m else p for p, m in zip(kept, each, strict=True)]), shape)
+            for k in range(len(first.data))
+        ])  # fmt: skip
+    else:
+        return None
+    box = first.alias()
+    box.data = where
+    return box
+
+
 def _getitem_pull(ybar, saved):
     return (Scatter(ybar, saved[2], saved[1]),)
 
@@ -158,6 +210,9 @@ def _getitem_pull(ybar, saved):
 def read(x, index):
     """Return ``x[index]`` of a box: its `__getitem__`."""
     if index.__class__ is not int and index.__class__ is not slice:
+        where = positions_of_runs(index, x.shape)
+        if where is not None:
+            return picked(x, where)
         index = frozen(index)
     if x.__class__ is Variable and x.data.__class__ is np.ndarray and not level.paused:
         data = x.data

@@ -8,7 +8,7 @@ import numpy as np
 
 from chainrule.engine.batched import BATCHING, FORM, lined_up, looped, moved, ranked, spread
 from chainrule.engine.boxed import Boxed
-from chainrule.engine.indexing import getitem, put, scatter
+from chainrule.engine.indexing import getitem, picked, put, scatter, unpicked
 from chainrule.engine.rule import RULES
 from chainrule.engine.spec import cast_to, choose, real_part, shape_of, spread_to, sum_to
 from chainrule.rules import linalg_factor, linalg_spectrum, linalg_svd, norms, statistics
@@ -432,3 +432,32 @@ BATCHING.update(
         sinc_derivative: as_it_is,
     }
 )
+
+
+def in_all_runs(where, n, size, flag):
+    """Return flat positions in one run, of `size` entries, as those in all runs, one after the other."""
+    starts = np.arange(n) * size
+    if flag:
+        return where + starts.reshape((n,) + (1,) * (len(where.shape) - 1))
+    return starts.reshape((n,) + (1,) * len(shape_of(where))) + where
+
+
+def picked_all(rule, n, xs, flags, params):
+    """Read the entries of each run at its own positions."""
+    x, where = xs
+    if not flags[0]:
+        return picked(x, where)
+    return picked(x.reshape(-1), in_all_runs(where, n, int(np.prod(x.shape[1:])), flags[1]))
+
+
+def unpicked_all(rule, n, xs, flags, params):
+    """Add the entries of each run at its own positions."""
+    v, where = xs
+    shape = params["shape"]
+    size = int(np.prod(shape))
+    where = in_all_runs(where, n, size, flags[1])
+    v = v if flags[0] else np.broadcast_to(v, where.shape)
+    return unpicked(v.reshape(-1), where.reshape(-1), shape=(n * size,)).reshape(n, *shape)
+
+
+BATCHING.update({picked: picked_all, unpicked: unpicked_all})

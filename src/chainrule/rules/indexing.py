@@ -8,7 +8,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from chainrule.engine import calls
-from chainrule.engine.boxed import Boxed, value
+from chainrule.engine.boxed import Boxed, array_value, value
 from chainrule.engine.indexing import frozen, scatter
 from chainrule.engine.rule import composite, constant
 from chainrule.engine.spec import shape_of
@@ -44,7 +44,7 @@ def _indices(indices, n, mode):
 
 def along_axis(indices, shape, axis):
     """Return the subscript that reads `indices` along `axis`, and the same places along all others."""
-    indices = np.asarray(indices)
+    indices = array_value(indices)
     if indices.ndim != len(shape):
         raise ValueError("`indices` and `arr` must have the same number of dimensions")
     index = []

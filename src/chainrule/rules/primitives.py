@@ -4,8 +4,8 @@ import numpy as np
 
 from chainrule.engine import indexing
 from chainrule.engine.cotangent import Scatter
-from chainrule.engine.indexing import getitem, put, scatter, written
-from chainrule.engine.rule import linear, select
+from chainrule.engine.indexing import getitem, picked, put, scatter, unpicked, written
+from chainrule.engine.rule import linear, rule, select
 from chainrule.engine.spec import (
     cast_to,
     choose,
@@ -13,6 +13,7 @@ from chainrule.engine.spec import (
     real_part,
     spread_to,
     sum_to,
+    zeros_of,
 )
 
 linear(getitem, lambda ybar, y, x, index=None: Scatter(ybar, index, x))
@@ -21,6 +22,18 @@ linear(sum_to, lambda ybar, y, x, shape=None: spread_to(ybar, x.shape))  # adjoi
 linear(spread_to, lambda ybar, y, x, shape=None: sum_to(ybar, x.shape))  # and the other way round
 linear(cast_to, lambda ybar, y, x, dtype=None: fit(ybar, x))
 linear(real_part, lambda ybar, y, x: ybar)
+rule(
+    picked,
+    jvp=(lambda xdot, y, x, where: picked(xdot, where), lambda wdot, y, x, where: zeros_of(y)),
+    vjp=(lambda ybar, y, x, where: unpicked(ybar, where, shape=x.shape), lambda ybar, y, x, where: zeros_of(where)),
+)
+rule(
+    unpicked,
+    jvp=(lambda vdot, y, v, where, shape=None: unpicked(vdot, where, shape=shape),
+         lambda wdot, y, v, where, shape=None: zeros_of(y)),
+    vjp=(lambda ybar, y, v, where, shape=None: picked(ybar, where),
+         lambda ybar, y, v, where, shape=None: zeros_of(where)),
+)  # fmt: skip
 select(choose, lambda y, mask, x: (None, mask), nin=2)
 
 

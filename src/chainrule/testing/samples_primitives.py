@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from chainrule.engine.indexing import getitem, put, scatter
+from chainrule.engine.indexing import getitem, picked, put, scatter, unpicked
 from chainrule.engine.spec import cast_to, choose, real_part, spread_to, sum_to
 from chainrule.rules.scalars import number
 from chainrule.testing.samples import array, sample
@@ -26,6 +26,8 @@ SAMPLES = [
     sample(scattered, array(3), np.array([3, 1, 3]), (4,)).of(scatter),
     sample(scattered, array(2), (slice(None), 1), (2, 3)).of(scatter),
     sample(scattered, array(3), MASK, (2, 3)).of(scatter),
+    sample(picked, array(2, 3), np.array([[5, 0], [5, 1]])), sample(picked, array(3), np.array(1)),
+    sample(unpicked, array(2, 2), np.array([[5, 0], [5, 1]]), shape=(2, 3)),
     sample(put, array(3), array(), index=1), sample(put, array(2, 3), array(3), index=1),
     sample(put, array(2, 3), array(2, 1), index=(slice(None), slice(1, None))),
     sample(put, array(4), array(3), index=np.array([2, 0, 2])), sample(put, array(2, 3), array(), index=MASK),
