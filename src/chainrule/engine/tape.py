@@ -111,13 +111,27 @@ def pull_back(node, seed, *, record=None, visit=None, masks=None):
     if masks is None:
         seeds = seed if isinstance(seed, list) else (seed,)
         masks = record is not None or any(isinstance(s, Boxed) for s in seeds)
-    leaves, nan = one_pass(node, seed, record, visit, CHOICES if masks else NONE)
+    if masks is True:
+        masks = READS
+    leaves, nan = one_pass(node, seed, record, visit, masks or NONE)
     if nan:
         leaves, _ = one_pass(node, seed, record, visit, ALL)
     return leaves
 
 
-NONE, CHOICES, ALL = 0, 1, 2  # which cotangents carry masks in a pass
+NONE, CHOICES, READS, ALL = 0, 1, 2, 3  # which cotangents carry masks in a pass: READS are choices and single reads
+
+
+def masks_for(values):
+    """Return which masks a pass needs whose outputs or cotangents are `values`.
+
+    Where all that goes along are tangents, a NaN that reads let through shows in the leaves, as it does where nothing
+    goes along; a tape that records the pass may meet it in its own pass only.
+    """
+    boxed = [v for v in values if isinstance(v, Boxed)]
+    if not boxed:
+        return NONE
+    return CHOICES if all(hasattr(v, "tangent") and not isinstance(v.data, Boxed) for v in boxed) else READS
 
 
 def has_nan(x):
@@ -148,7 +162,7 @@ def one_pass(node, seed, record, visit, masks):
                 if ybar is None:
                     continue
                 parents = n.parents
-                if masks == ALL or (masks and parents and ybar.__class__ is Scatter):
+                if masks == ALL or (masks == READS and parents and ybar.__class__ is Scatter):
                     ybar = masked(ybar)
                 elif (
                     ybar.__class__ in lazy

@@ -65,7 +65,8 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
             given, named = tree.unflatten(structure, boxes)
             before = splitting.events
             try:
-                results = gathered(f, run(f, given, named), n, level, out_axes)
+                held = {id(b.data) for b in boxes if b.__class__ is Batched}
+                results = gathered(f, run(f, given, named), n, level, out_axes, held)
                 if level in STOPPED:  # and the function caught that
                     raise NeedsLoop(level, "a value that differs between the runs")
                 if splitting.events == before:  # else a quotient 0 / 0 may have a limit: found for each run by itself
@@ -155,13 +156,16 @@ def front(x, axis):
     return x if axis in (0, -len(x.shape)) else np.moveaxis(x, axis, 0)
 
 
-def back(y, axis):
-    """Move the axis that counts the runs from the front to its place."""
+def back(y, axis, shared):
+    """Move the axis that counts the runs from the front to its place; an array in `shared` is copied."""
     y = y if axis == 0 else np.moveaxis(y, 0, axis)
+    if y.__class__ is np.ndarray and y.flags.owndata and id(y) not in shared:
+        shared.add(id(y))  # the caller's from now on
+        return y
     return y if isinstance(y, Boxed) else np.array(y)
 
 
-def gathered(f, out, n, level, out_axes):
+def gathered(f, out, n, level, out_axes, shared):
     """Return the outputs of all runs with their axis in place."""
     leaves, structure = tree.flatten(out)
     axes = spread_axes(out_axes, out, "out_axes")
@@ -170,9 +174,9 @@ def gathered(f, out, n, level, out_axes):
         if own(y, level, f, Batched):
             if a is None:
                 raise differs(f)
-            results.append(back(y.data, a))
+            results.append(back(y.data, a, shared))
         else:
-            results.append(y if a is None else back(np.broadcast_to(y, (n, *shape_of(y))), a))
+            results.append(y if a is None else back(np.broadcast_to(y, (n, *shape_of(y))), a, shared))
     return tree.unflatten(structure, results)
 
 
@@ -219,7 +223,7 @@ def one_by_one(f, leaves, structure, axes, n, out_axes):
             )
         if a is None and any(not np.array_equal(all_values(p), all_values(parts[0])) for p in parts[1:]):
             raise differs(f)
-        results.append(parts[0] if a is None else back(np.stack(parts), a))
+        results.append(parts[0] if a is None else back(np.stack(parts), a, set()))
     return tree.unflatten(structure, results)
 
 

@@ -13,7 +13,7 @@ from chainrule.engine import level as _level
 from chainrule.engine import splitting
 from chainrule.engine.boxed import Boxed
 from chainrule.engine.spec import fit, ones_of, shape_of, spec_of, zeros_of
-from chainrule.engine.tape import Node, leaf, pull_back
+from chainrule.engine.tape import Node, leaf, masks_for, pull_back
 from chainrule.engine.variable import Variable, fresh
 from chainrule.errors import ChainruleError, HolomorphicError, NotDifferentiableError, NotScalarError, ShapeError
 from chainrule.transforms.common import (
@@ -126,7 +126,7 @@ class Tape:
     def pulled(self, seeds):
         """Return what `pull` does, by one pass, as standard numbers."""
         pairs = [(r, s) for r, s in zip(self.roots, seeds, strict=True) if r is not None and s is not None]
-        masks = any(isinstance(v, Boxed) for v in (*self.outputs, *seeds))
+        masks = masks_for((*self.outputs, *seeds))
         if not pairs:
             bars = {}
         elif len(pairs) == 1:
