@@ -57,10 +57,13 @@ for _name in (  # what subclasses of Boxed define for themselves, and Python loo
 
 def note_view(view, base, rule, params):
     """Remember that `view` shows what ``rule`` reads off `base`."""
+    view.base = (base, rule, params)
+    views = getattr(base, "views", ())
+    if views == ():  # the first view; a write would have set it to None
+        base.views = [weakref.ref(view)]
+        return
     if getattr(base, "written", False):
         detach(view)
-    view.base = (base, rule, params)
-    views = getattr(base, "views", None)
     if views is None:
         base.views = [weakref.ref(view)]
     else:
