@@ -47,8 +47,10 @@ def held(x):
 
 
 def some_entries(x):
-    """Return up to some hundreds of entries from all over an array, as bytes."""
-    step = max(1, int((x.size / 256) ** (1 / max(x.ndim, 1))))
+    """Return some 64 entries from all over an array, as bytes."""
+    if x.flags.c_contiguous:
+        return x.reshape(-1)[:: x.size // 64 + 1].tobytes()
+    step = int((x.size / 64) ** (1 / x.ndim)) + 1
     return x[tuple([slice(n // 2 % step, None, step) for n in x.shape])].tobytes()
 
 
