@@ -349,7 +349,7 @@ def test_a_quotient_of_unlike_dtypes_has_its_derivative_in_the_dtype_of_the_nume
 
 
 def test_a_power_with_a_bool_exponent():
-    assert cr.grad(lambda a: a ** np.True_)(2.0) == 1.0
+    assert cr.grad(lambda a: a**np.True_)(2.0) == 1.0
 
 
 def test_jacobian_of_complex_outputs_of_real_inputs():

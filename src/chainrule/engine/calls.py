@@ -201,9 +201,7 @@ def ufunc_keywords(ufunc, inputs, kwargs):
         if kwargs.get(name, harmless) == harmless:
             kwargs.pop(name, None)
     if ufunc.signature is None and kwargs:
-        raise UnsupportedArgumentError(
-            as_written(ufunc), next(iter(kwargs)), "is not supported with traced values"
-        )
+        raise UnsupportedArgumentError(as_written(ufunc), next(iter(kwargs)), "is not supported with traced values")
     if dtype is not None:
         dtype = np.dtype(dtype)
         inputs = [cast_to(x, dtype) if isinstance(x, Boxed) else x for x in inputs]

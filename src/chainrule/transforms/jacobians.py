@@ -150,7 +150,7 @@ def evaluator(f, chosen, mode, layout, holomorphic, chunk, square=False):
             blocks, outs = by_columns(f, args, kwargs, record, ins, chunk, outs)
         return assemble(record, blocks, outs, ins, layout)
 
-    evaluate.choice = lambda *args, **kwargs: prepare(args, kwargs)[3]  # type: ignore[attr-defined]
+    evaluate.choice = lambda *args, **kwargs: prepare(args, kwargs)[3]
     return evaluate
 
 
