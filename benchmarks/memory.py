@@ -50,6 +50,7 @@ CALLS = {
         "take": (lambda a: np.take(a, np.arange(0, 2_000_000, 2)), V), "index": (lambda a: a[V > 0.5], V),
         "window": (lambda a: np.lib.stride_tricks.sliding_window_view(a, 8).sum(-1), V),
         "unique": (np.unique, V), "diagonal": (np.diagonal, S), "interp": (lambda a: np.interp(a, Q, Q * Q), V),
+        "interp, values": (lambda fp: np.interp(V, Q, fp), Q * Q),
     },
     "products": {
         "matmul": (np.matmul, S, S), "matmul, stack": (np.matmul, T, T), "dot": (np.dot, P, W), "outer": (np.outer, W, W),

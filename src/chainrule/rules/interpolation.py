@@ -6,9 +6,10 @@ the formula of that line. At a knot the line to the right of it is taken, at the
 
 import numpy as np
 
-from chainrule.engine.boxed import value
-from chainrule.engine.rule import composite, rule
-from chainrule.engine.spec import shape_of
+from chainrule.engine.boxed import Boxed, value
+from chainrule.engine.indexing import scatter
+from chainrule.engine.rule import composite, linear, rule
+from chainrule.engine.spec import primitive, shape_of
 from chainrule.rules.differences import as_array
 
 DOUBLE = np.dtype(float)
@@ -22,6 +23,51 @@ def as_double(x, complex_too=False):
         raise TypeError("np.interp takes complex numbers for the values `fp` only")
     wanted = np.dtype(complex) if kind == "c" else DOUBLE
     return x if x.dtype == wanted else x.astype(wanted)
+
+
+@primitive
+def through_values(fp, x=None, xp=None, left=None, right=None):
+    """Return np.interp of plain places and knots: linear in the values at the knots."""
+    return np.interp(x, xp, fp, left, right)
+
+
+BLOCK = 1 << 16  # places that are looked up together: the weights of all of them would take five times their memory
+
+
+def shares(x, xp, left, right):
+    """Return, for places x, the knot before each and the weights of it and of the next."""
+    start = np.clip(np.searchsorted(xp, x, side="right") - 1, 0, max(len(xp) - 2, 0))
+    if len(xp) == 1:
+        after = np.zeros(x.shape)
+    else:
+        after = np.clip((x - xp[start]) / (xp[start + 1] - xp[start]), 0.0, 1.0)
+    before = 1.0 - after
+    for given, outside in ((left, x < xp[0]), (right, x > xp[-1])):
+        if given is not None:  # a constant there
+            before, after = np.where(outside, 0.0, before), np.where(outside, 0.0, after)
+    return start, before, after
+
+
+def through_values_back(ybar, y, fp, x=None, xp=None, left=None, right=None):
+    """Each value at a knot gets its share of the cotangents of the places beside it."""
+    places, n = np.asarray(x, float).reshape(-1), fp.shape[0]
+    flat = ybar.reshape(-1) if shape_of(ybar) else np.stack([ybar])
+    step = BLOCK if flat.__class__ is np.ndarray else max(places.size, 1)
+    bar = np.zeros(n, fp.dtype)
+    for k in range(0, places.size, step):
+        start, before, after = shares(places[k : k + step], xp, left, right)
+        part = flat[k : k + step]
+        bar = bar + scatter(part * before, (start,), (n,), fp.dtype)
+        bar = bar + scatter(part * after, (np.minimum(start + 1, n - 1),), (n,), fp.dtype)
+    return bar
+
+
+def zeroed(v):
+    """Return what stands for a constant `left` or `right` in a tangent."""
+    return None if v is None else 0.0
+
+
+linear(through_values, through_values_back, affine={"left": zeroed, "right": zeroed})
 
 
 @composite(np.interp)
@@ -44,6 +90,8 @@ def interp(x, xp, fp, left=None, right=None, period=None):
         xp, fp = xp[order], fp[order]
         xp = np.concatenate((xp[-1:] - period, xp, xp[:1] + period))
         fp = np.concatenate((fp[-1:], fp, fp[:1]))
+    if not any(isinstance(v, Boxed) for v in (x, xp, left, right)):
+        return through_values(fp, x=x, xp=xp, left=left, right=right)
     places, knots = value(x), value(xp)
     last = len(knots) - 1
     before, after = places < knots[0], places > knots[-1]

@@ -3,6 +3,7 @@
 import numpy as np
 
 from chainrule.rules.choices import CLIP
+from chainrule.rules.interpolation import through_values
 from chainrule.rules.polynomials import characteristic
 from chainrule.testing.samples import array, policy, sample, values
 
@@ -53,7 +54,8 @@ SAMPLES = [
     sample(np.interp, array(), [0.0, 1.0], [1.0, 2.0], period=1.7).without(*complexes),
     sample(np.interp, array(4), [2.0, -1.1, 0.1], array(3), period=array(domain=(3.0, 4.0))).without(*complexes),
     sample(np.interp, array(4), [-0.6, 0.6], array(2), left=array(), right=array()).without(*complexes),
-    sample(np.interp, [0.5, -3.0], [-1.0, 0.1, 1.0], array(3)),
+    sample(np.interp, [0.5, -3.0], [-1.0, 0.1, 1.0], array(3)).of(np.interp, through_values),
+    sample(np.interp, [0.5, -3.0, 3.0], [-1.0, 0.1, 1.0], array(3), left=2.0).of(np.interp, through_values),
     sample(np.interp, array(2), [0.3], array(1)).without(*complexes),
     policy(np.interp, 1.0, [0.0, 1.0, 2.0], [0.0, 1.0, 5.0]).gives(4.0),
     policy(np.interp, 0.0, [0.0, 1.0, 2.0], [0.0, 1.0, 5.0]).gives(1.0),
