@@ -34,7 +34,7 @@ paused = 0  # how many no_grad blocks are open in the whole process: 0 lets ever
 _pause_level = contextvars.ContextVar("chainrule_no_grad", default=0)
 _lock = threading.Lock()
 
-gc_threshold = 50_000  # first threshold of the garbage collector while a transform runs; 0 leaves it alone
+gc_threshold = 200_000  # first threshold of the garbage collector while a transform runs; 0 leaves it alone
 _gc_users = 0
 _gc_before = None
 
