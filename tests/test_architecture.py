@@ -32,7 +32,17 @@ PRIMITIVES = {
     "chainrule.engine.boxed": {"Boxed", "all_values", "array_value", "value"},
     "chainrule.engine.indexing": {"getitem", "put", "scatter", "written"},
 }
-BRIDGE = {"__init__", "array_methods", "batching", "creation", "indexing", "methods", "primitives", "ufunc_methods"}
+BRIDGE = {
+    "__init__",
+    "array_methods",
+    "batching",
+    "batching_products",
+    "creation",
+    "indexing",
+    "methods",
+    "primitives",
+    "ufunc_methods",
+}
 ENTRIES = {  # what a few of them need in addition, to register an operator, a ufunc's method, a view
     "complexes": {"WRITE_BACK", "noted"},
     "joining": {"PLAIN"},

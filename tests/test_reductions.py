@@ -260,3 +260,10 @@ def test_out_is_refused():
     for fun in (np.sum, np.prod, np.max, np.cumsum, np.var, np.median):
         with pytest.raises(cr.errors.OutArgumentError):
             fun(cr.Variable(np.ones(2)), out=np.zeros(()))
+
+
+def test_running_products_near_underflow_keep_their_digits():
+    # the product 1.5e-322 has two digits, its derivatives have all
+    x = np.array([1.2345678901234e-160, 1.2345678901234e-162])
+    np.testing.assert_allclose(cr.grad(lambda x: np.cumprod(x)[1])(x), x[::-1], rtol=1e-15)
+    np.testing.assert_allclose(cr.jvp(lambda x: np.cumprod(x)[1], (x,), (np.array([1.0, 0.0]),))[1], x[1], rtol=1e-15)

@@ -245,9 +245,13 @@ def _line(x, axis, dtype):
 
 
 def divisible(y, x):
-    """Tell whether running products may be divided by their factors: no zeros, no overflow, digits to spare."""
+    """Tell whether running products may be divided by their factors: all of them far from 0, and from overflow."""
     plain, factors = value(y), value(x)
-    return plain.dtype != HALF and bool((factors != 0).all() and (plain != 0).all() and np.isfinite(plain).all())
+    if plain.dtype == HALF:
+        return False
+    info = np.finfo(plain.dtype)
+    sizes = np.abs(plain), np.abs(factors)
+    return all(bool((a > info.tiny / info.eps).all() and (a < info.max * info.eps).all()) for a in sizes)
 
 
 def cumprod_jvp(xdot, y, x, axis=None, dtype=None):
