@@ -1,10 +1,13 @@
 """Batches: every rule under vmap, alone and with derivatives inside and around, against a loop over the entries."""
 
+import re
+import threading
+
 import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule.engine import batched
+from chainrule.engine.batched import noted_loops
 from chainrule.testing.samples import all_samples
 
 RUNS = 3
@@ -159,13 +162,13 @@ BY_RULE = {
 
 @pytest.mark.parametrize("name", BY_RULE)
 def test_the_common_functions_run_without_a_loop(name):
-    batched.LOOPED.clear()
     f = lambda x: np.sum(BY_RULE[name](x))
-    cr.vmap(f)(X)
-    cr.vmap(cr.grad(f))(X)
-    cr.grad(lambda X: np.sum(cr.vmap(f)(X)))(X)
-    cr.vmap(lambda x: cr.hvp(f, x, np.ones(3)))(X)
-    assert not batched.LOOPED
+    assert cr.vmap(f).loops(X) == ()
+    assert cr.vmap(cr.grad(f)).loops(X) == ()
+    assert cr.vmap(lambda x: cr.hvp(f, x, np.ones(3))).loops(X) == ()
+    with noted_loops() as names:
+        cr.grad(lambda X: np.sum(cr.vmap(f)(X)))(X)
+    assert not names
 
 
 def test_a_jacobian_calls_each_rule_once_for_all_rows():
@@ -345,14 +348,72 @@ MORE_BY_RULE = {
 
 
 @pytest.mark.parametrize("name", MORE_BY_RULE)
-def test_more_functions_run_without_a_loop(name, monkeypatch):
+def test_more_functions_run_without_a_loop(name):
     f = lambda x: np.sum(np.sin(MORE_BY_RULE[name](x)))
     want = by_loop(f, X), by_loop(cr.grad(f), X)
-    batched.LOOPED.clear()
-    monkeypatch.setattr("chainrule.transforms.batches.one_by_one", None)
-    np.testing.assert_allclose(cr.vmap(f)(X), want[0], rtol=1e-12)
-    np.testing.assert_allclose(cr.vmap(cr.grad(f))(X), want[1], rtol=1e-10, atol=1e-12)
-    assert not batched.LOOPED
+    with noted_loops() as names:
+        np.testing.assert_allclose(cr.vmap(f)(X), want[0], rtol=1e-12)
+        np.testing.assert_allclose(cr.vmap(cr.grad(f))(X), want[1], rtol=1e-10, atol=1e-12)
+    assert not names
+
+
+def least_squares(x):
+    return np.linalg.lstsq(np.outer(x, x) + np.eye(3), x)[0]
+
+
+def raises(x):
+    return [x.sum() if x.__class__ is np.ndarray else {}[x.size]]
+
+
+SEEN = {  # what ran once per entry: a pattern for each name
+    "nothing": (np.sin, []),
+    "a function": (least_squares, ["numpy.linalg.lstsq"]),
+    "each once": (lambda x: least_squares(x) + least_squares(2 * x), ["numpy.linalg.lstsq"]),
+    "a branch": (
+        PROGRAMS["branch that differs"],
+        [r"the function itself: a branch on a value that differs, test_vmap.py:\d+ in <lambda>"],
+    ),
+    "a mask": (
+        PROGRAMS["mask"],
+        [r"the function itself: a plain number or array was asked for, test_vmap.py:\d+ in .*"],
+    ),
+    "a number": (lambda x: float(x[0]) * 2, [r"the function itself: a plain number .*, test_vmap.py:\d+ in <lambda>"]),
+    "a caught stop": (catches_all, ["the function itself: a value that differs between the runs"]),
+    "an error": (raises, [r"the function itself: KeyError \(3\), test_vmap.py:\d+ in raises"]),
+    "a batch inside": (lambda x: cr.vmap(lambda r: least_squares(r) * x)(np.outer(x, x)), ["numpy.linalg.lstsq"]),
+    "an operator": (lambda x: cr.checkpoint(KeepsState())(x), ["KeepsState"]),
+}
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_what_ran_as_a_loop_can_be_asked(name):
+    f, patterns = SEEN[name]
+    names = cr.vmap(f).loops(X)
+    assert isinstance(names, tuple)
+    assert len(names) == len(patterns), names
+    for n, pattern in zip(names, patterns, strict=True):
+        assert re.fullmatch(pattern, n), n
+
+
+def test_loops_are_noted_per_call_and_per_thread():
+    found = {}
+    both = threading.Barrier(2)
+
+    def ask(key, f):
+        both.wait()
+        found[key] = [cr.vmap(f).loops(X) for _ in range(20)]
+
+    threads = [threading.Thread(target=ask, args=a) for a in [("loop", least_squares), ("rule", np.sin)]]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert found == {"loop": [("numpy.linalg.lstsq",)] * 20, "rule": [()] * 20}
+
+
+def test_loops_take_the_axes_and_arguments_of_the_call():
+    f = cr.vmap(lambda a, x, k=0.0: np.linalg.lstsq(a, x)[0] * k, in_axes=(None, 1))
+    assert f.loops(W.T, X.T, k=np.ones(5)) == ("numpy.linalg.lstsq",)
 
 
 def test_sums_with_masks_that_differ_between_the_runs():

@@ -13,16 +13,36 @@ def user_line():
     """Return ``file:line in function`` of the innermost frame outside chainrule, NumPy and SciPy, or None."""
     frame = sys._getframe(1)
     while frame is not None:
-        name = frame.f_code.co_filename
-        module = frame.f_globals.get("__name__", "")
-        if (
-            not name.startswith((_HERE, "<chainrule"))  # the latter: source that we wrote (rules' fast paths)
-            and not module.startswith(("numpy.", "scipy.", "optree", "contextlib"))
-            and module != "numpy"
-        ):
-            return f"{os.path.basename(name)}:{frame.f_lineno} in {frame.f_code.co_name}"
+        if is_users(frame):
+            return line_in(frame, frame.f_lineno)
         frame = frame.f_back
     return None
+
+
+def raised_in(error):
+    """Return ``file:line in function`` of the innermost frame of the user's that an exception came through, or None."""
+    found, step = None, error.__traceback__
+    while step is not None:
+        if is_users(step.tb_frame):
+            found = line_in(step.tb_frame, step.tb_lineno)
+        step = step.tb_next
+    return found
+
+
+def is_users(frame):
+    """Tell whether a frame is outside chainrule, NumPy and SciPy."""
+    module = frame.f_globals.get("__name__", "")
+    return (
+        # "<chainrule": source that we wrote (rules' fast paths)
+        not frame.f_code.co_filename.startswith((_HERE, "<chainrule"))
+        and not module.startswith(("numpy.", "scipy.", "optree", "contextlib"))
+        and module != "numpy"
+    )
+
+
+def line_in(frame, line):
+    """Return ``file:line in function``."""
+    return f"{os.path.basename(frame.f_code.co_filename)}:{line} in {frame.f_code.co_name}"
 
 
 def message(what, *advice, where=True):

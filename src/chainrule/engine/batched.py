@@ -10,8 +10,11 @@ ask it has the shape and dtype of one run. A call is run once on all of them: ho
 
 Where plain Python asks for what differs from run to run (``if x > 0``, ``int(x)``, a mask as an index), the function
 can't go on as one: `NeedsLoop` stops it, and `vmap` runs the whole function once for each.
+
+What was run once for each is noted where somebody asks: in a context of `noted_loops`.
 """
 
+import contextvars
 import threading
 
 import numpy as np
@@ -21,10 +24,31 @@ from chainrule.engine.indexing import positions
 from chainrule.engine.spec import shape_of
 
 BATCHING = {}  # function -> how(rule, n, xs, flags, params): the result for all runs, batch axis first
-LOOPED = set()  # names of the functions that were run in a loop, for tests
-
+_noted = contextvars.ContextVar("chainrule_loops", default=None)  # a dict whose keys are the loops, in their order
 
 STOPPED = set()  # levels of batches that were stopped, should the function itself catch all exceptions and go on
+
+
+class noted_loops:
+    """Context that lists what is run once for each entry of a batch: ``with noted_loops() as names``."""
+
+    __slots__ = ("names", "token")
+
+    def __enter__(self):
+        self.names = {}
+        self.token = _noted.set(self.names)
+        return self.names
+
+    def __exit__(self, *exc):
+        _noted.reset(self.token)
+        note_loops(self.names)  # for a context around this one
+
+
+def note_loops(names):
+    """Note what runs as a loop, if anybody asks."""
+    found = _noted.get()
+    if found is not None:
+        found.update(dict.fromkeys(names))
 
 
 class NeedsLoop(BaseException):
@@ -79,10 +103,10 @@ class Batched(Boxed):
                 return False
         elif shape_of(self):
             raise ValueError("The truth value of an array with more than one element is ambiguous.")
-        raise NeedsLoop(self.level, "a branch on its value")
+        raise NeedsLoop(self.level, "a branch on a value that differs")
 
     def _needs_loop(self, *args, **kwargs):
-        raise NeedsLoop(self.level, "a plain number or array of it")
+        raise NeedsLoop(self.level, "a plain number or array was asked for")
 
     __int__ = __index__ = __float__ = __complex__ = __array__ = item = tolist = tobytes = _needs_loop
 
@@ -147,7 +171,7 @@ def moved(rule, n, xs, flags, params):
 
 def looped(rule, n, xs, flags, params, level=None):
     """Call the function once for each run."""
-    LOOPED.add(rule.name)
+    note_loops((rule.name,))
     runs = [rule.apply(tuple([x[k] if m else x for x, m in zip(xs, flags, strict=True)]), params) for k in range(n)]
     if not runs:
         raise NeedsLoop(level, "an empty batch of a function without a batching rule")

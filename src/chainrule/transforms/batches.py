@@ -9,10 +9,10 @@ import numpy as np
 from chainrule import tree
 from chainrule.engine import level as _level
 from chainrule.engine import splitting
-from chainrule.engine.batched import LOOPED, STOPPED, Batched, NeedsLoop, batched
+from chainrule.engine.batched import STOPPED, Batched, NeedsLoop, batched, note_loops, noted_loops
 from chainrule.engine.boxed import Boxed, all_values
 from chainrule.engine.spec import shape_of
-from chainrule.errors import ShapeError
+from chainrule.errors import ShapeError, raised_in
 from chainrule.transforms.common import name_of, own, run
 
 
@@ -32,7 +32,9 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
     Returns
     -------
     callable
-        Takes the arguments of `f`, with one more axis, and gives its results, with one more axis.
+        Takes the arguments of `f`, with one more axis, and gives its results, with one more axis. Its method ``loops``
+        takes the same arguments, and returns what of `f` was run once per entry with them: a tuple of names, empty if
+        all was run at once.
 
     Raises
     ------
@@ -54,6 +56,13 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
     array([[2., 0.],
            [0., 4.],
            [6., 6.]])
+
+    What ran once per entry:
+
+    >>> cr.vmap(lambda x: np.sum(np.linalg.lstsq(np.outer(x, x), x)[0])).loops(x)
+    ('numpy.linalg.lstsq',)
+    >>> cr.vmap(lambda x: x.sum() if x[0] > 0 else x.prod()).loops(x)  # doctest: +ELLIPSIS
+    ('the function itself: a branch on a value that differs, ...:1 in <lambda>',)
     """
 
     @functools.wraps(f, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
@@ -71,18 +80,33 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
                     raise NeedsLoop(level, "a value that differs between the runs")
                 if splitting.events == before:  # else a quotient 0 / 0 may have a limit: found for each run by itself
                     return results
+                reason = "a quotient 0 / 0 that may have a limit"
             except NeedsLoop as stop:
                 if stop.level is not None and stop.level != level:
                     raise
+                reason = reason_of(stop, stop.what)
             except ShapeError:  # of vmap's own arguments
                 raise
-            except Exception:  # the user's, which each run will raise; or of code that can't take a batch
-                LOOPED.add("after an error")
+            except Exception as error:  # the user's, which each run will raise; or of code that can't take a batch
+                reason = reason_of(error, f"{type(error).__name__} ({str(error).partition(chr(10))[0]})")
             finally:
                 STOPPED.discard(level)
+        note_loops((f"the function itself: {reason}",))
         return one_by_one(f, leaves, structure, axes, n, out_axes)
 
+    def loops(*args, **kwargs):
+        with noted_loops() as names:
+            evaluate(*args, **kwargs)
+        return tuple(names)
+
+    evaluate.loops = loops
     return evaluate
+
+
+def reason_of(error, what):
+    """Return why a function could not run on all entries at once, with the user's line."""
+    line = raised_in(error)
+    return f"{what}, {line}" if line else what
 
 
 def arguments(f, args, kwargs, in_axes):
@@ -193,7 +217,6 @@ def entry(x, k):
 
 def one_by_one(f, leaves, structure, axes, n, out_axes):
     """Run `f` once for each entry, and stack the results."""
-    LOOPED.add("the function itself")
     fronts = [x if a is None else front(x, a) for x, a in zip(leaves, axes, strict=True)]
     runs = []
     for k in range(n):

@@ -10,10 +10,10 @@ import numpy as np
 from chainrule import tree
 from chainrule.engine import level as _level
 from chainrule.engine import splitting
-from chainrule.engine.batched import STOPPED, Batched, NeedsLoop, batched
+from chainrule.engine.batched import STOPPED, Batched, NeedsLoop, batched, note_loops
 from chainrule.engine.boxed import Boxed
 from chainrule.engine.spec import shape_of, spec_of, zeros_of
-from chainrule.errors import HolomorphicError
+from chainrule.errors import HolomorphicError, raised_in
 from chainrule.transforms.common import Chosen, name_of, own, points
 from chainrule.transforms.forward import jvp
 from chainrule.transforms.reverse import Tape, grad
@@ -210,6 +210,7 @@ def all_at_once(linear, basis, f):
     except NeedsLoop as stop:
         if stop.level is not None and stop.level != level:
             raise
+        note_loops((f"the derivative itself: {stop.what}, {raised_in(stop)}",))
     finally:
         STOPPED.discard(level)
     return [np.stack(parts) for parts in zip(*[linear(single(unit)) for unit in basis], strict=True)]
