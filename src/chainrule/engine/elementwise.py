@@ -15,6 +15,7 @@ import dis
 import numpy as np
 
 from chainrule.engine import level
+from chainrule.engine.batched import Batched, batched
 from chainrule.engine.boxed import PLAIN, dispatch
 from chainrule.engine.dual import Dual, make_dual
 from chainrule.engine.held import held
@@ -49,6 +50,9 @@ def call(a):
                 ydot.__class__ is ndarray and ydot.dtype is not y.dtype:
             ydot = fit_tangent(ydot, spec_of(y))
         return make_dual(y, ydot, a.level)
+    if a.__class__ is Batched and a.data.__class__ is ndarray:
+        x = a.data
+        return batched({expr}, a.level)
     return dispatch(rule, (a,), {{}})
 """
 
@@ -135,6 +139,21 @@ def call({head}):
         ):
             ydot = fit_tangent(ydot, spec_of(y))
         return make_dual(y, ydot, lv)
+    elif ta is Batched:  # all runs at once, where broadcasting as it is keeps the batch axis in front
+        x = a.data
+        if x.__class__ is ndarray:
+            if tb is Batched:
+                z = b.data
+                if a.level == b.level and z.__class__ is ndarray and x.ndim == z.ndim:
+                    return batched({expr}, a.level)
+            elif tb in PLAIN and (tb is not ndarray or b.ndim < x.ndim):
+                z = b
+                return batched({expr}, a.level)
+    elif tb is Batched and ta in PLAIN:
+        z = b.data
+        if z.__class__ is ndarray and (ta is not ndarray or a.ndim < z.ndim):
+            x = a
+            return batched({expr}, b.level)
     return dispatch(rule, (a, b), {{}})
 """
 
@@ -147,6 +166,17 @@ def general(rule, wanted, y, xs, pulls):
         below = y.aux.pull
         if below is pulls[-1] or below is same:
             return same
+    elif c is Dual:
+        inner = y.data
+        if inner.__class__ is np.ndarray:
+            shape, dtype = inner.shape, inner.dtype
+            for i in wanted:
+                x = xs[i]
+                x = x.data if x.__class__ is Dual else x
+                if x.__class__ is not np.ndarray or x.dtype is not dtype or x.shape != shape:
+                    break
+            else:
+                return same
     elif c in NUMPY_SCALARS:
         dtype = y.dtype
         weak = dtype.kind == "f"
@@ -238,10 +268,10 @@ def build(rule, expr=None, swap=False):
     `expr` uses ``x`` (and ``z``); `swap` gives the reflected operator's order of arguments.
     """
     scope = {
-        "Dual": Dual, "Node": Node, "PLAIN": PLAIN, "SCALARS": SCALARS, "Variable": Variable, "dispatch": dispatch,
-        "fit_tangent": fit_tangent, "fun": rule.fun, "general": general, "kept": kept, "level": level,
-        "make_dual": make_dual, "ndarray": np.ndarray, "rule": rule, "spec_of": spec_of, "inf": np.inf, "nan": np.nan,
-        "new": object.__new__, "tick": tick,
+        "Batched": Batched, "Dual": Dual, "Node": Node, "PLAIN": PLAIN, "SCALARS": SCALARS, "Variable": Variable,
+        "batched": batched, "dispatch": dispatch, "fit_tangent": fit_tangent, "fun": rule.fun, "general": general,
+        "kept": kept, "level": level, "make_dual": make_dual, "ndarray": np.ndarray, "rule": rule, "spec_of": spec_of,
+        "inf": np.inf, "nan": np.nan, "new": object.__new__, "tick": tick,
     }  # fmt: skip
     for i, p in enumerate(rule.vjps):
         scope[f"partial{i}"] = p
