@@ -13,6 +13,7 @@ from sys import getrefcount
 import numpy as np
 
 from chainrule.engine import cotangent, level
+from chainrule.engine.batched import Batched
 from chainrule.engine.boxed import PLAIN, Boxed, all_values, array_of, value
 from chainrule.engine.buffer import Buffer, buffer
 from chainrule.engine.cotangent import Accumulator
@@ -30,7 +31,7 @@ WRITE_BACK = {}  # set by chainrule.rules: for views that show a part of each en
 OVERLAPPING = set()  # set by chainrule.rules: functions whose views show an entry several times
 
 
-OWNERS = frozenset({Buffer, Dual, Variable})  # boxes whose array may be written to; a Program records each write
+OWNERS = frozenset({Batched, Buffer, Dual, Variable})  # boxes whose array may be written to; a Program records each write
 
 
 def write(x, index, v):
@@ -106,9 +107,28 @@ def written_in_place(x, index, v):
         x.data[index] = inner
         saved = (None, spec, None if node is None else spec_of(inner), index)
         x.aux = Node((x.aux, node), put_pull, saved, RULES[put])
+    elif kind is Batched:
+        if not written_in_all(x.data, index, inner, v.__class__ is Batched and v.level == x.level):
+            return False
     else:
         x.data[index] = inner
     x.written = True
+    return True
+
+
+def written_in_all(data, index, v, mine):
+    """Write into the array of all runs, if the subscript is of numbers and slices; tell whether.
+
+    `mine` tells whether `v` has values of its own for each run, along its first axis.
+    """
+    index = index if index.__class__ is tuple else (index,)
+    if data.__class__ is not np.ndarray or any(i.__class__ is not int and i.__class__ is not slice for i in index):
+        return False
+    part = data[(slice(None), *index)]
+    rank = v.ndim if v.__class__ is np.ndarray else 0
+    if rank != part.ndim if mine else rank >= part.ndim:
+        return False
+    part[...] = v
     return True
 
 
