@@ -64,12 +64,15 @@ class Batched(Boxed):
     """The values of many runs, as one. Made by `vmap`."""
 
     __slots__ = ()
-    batch = True
+    batch = kept = True
 
     @staticmethod
     def process(rule, level, operands, params):  # noqa: D102 (see Boxed)
         flags, xs = [], []
         n = None
+        if len(operands) == 1:
+            x = operands[0].data
+            n, flags, xs, operands = x.shape[0], [True], [x], ()
         for x in operands:
             mine = x.__class__ is Batched and x.level == level
             flags.append(mine)
@@ -91,9 +94,13 @@ class Batched(Boxed):
         """Return a value that depends on no input: it is the same in all runs."""
         return y
 
+    @staticmethod
+    def run_constant(fun, args, kwargs, level):  # noqa: D102 (see below)
+        return run_constant(fun, args, kwargs, level)
+
     def __bool__(self):
         data = value(self.data)
-        if data.__class__ is np.ndarray and data.ndim == 1:  # a branch that all runs take alike
+        if len(shape_of(data)) == 1:  # a branch that all runs take alike
             truth = data != 0
             if not len(truth):  # no run takes any, and a loop would never end
                 raise NeedsLoop(self.level, "a branch of no runs")

@@ -11,7 +11,7 @@ import numpy as np
 from chainrule.engine import level as _level
 from chainrule.engine.boxed import Boxed, inexact, uncarried, value
 from chainrule.engine.pulls import float_residuals, taken
-from chainrule.engine.spec import fit_tangent, shape_of, spec_of, spread_to, zeros_of
+from chainrule.engine.spec import shape_of, spread_to, tangent_like, zeros_of
 from chainrule.errors import NotDifferentiableError, ShapeError
 
 
@@ -101,11 +101,11 @@ class Dual(Boxed):
             ydot = push_forward(rule, list(float_residuals(xdots)), *float_residuals((y,)), float_residuals(xs), params)
         if isinstance(y, tuple | list):
             outputs = [
-                make_dual(v, fit_tangent(t, spec_of(v)), level) if inexact(v) else v
+                make_dual(v, tangent_like(t, v), level) if inexact(v) else v
                 for v, t in zip(y, ydot, strict=True)
             ]
             return type(y)(*outputs) if hasattr(y, "_fields") else type(y)(outputs)
-        return make_dual(y, fit_tangent(ydot, spec_of(y)), level)
+        return make_dual(y, tangent_like(ydot, y), level)
 
 
 def _rebuild(primal, tangent):

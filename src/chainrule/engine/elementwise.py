@@ -20,7 +20,7 @@ from chainrule.engine.boxed import PLAIN, dispatch
 from chainrule.engine.dual import Dual, make_dual
 from chainrule.engine.held import held
 from chainrule.engine.rule import reads
-from chainrule.engine.spec import fit_broadcast, fit_tangent, spec_of
+from chainrule.engine.spec import fit_broadcast, spec_of, tangent_like
 from chainrule.engine.tape import Node, tick
 from chainrule.engine.variable import Variable
 from chainrule.errors import NotDifferentiableError
@@ -48,7 +48,7 @@ def call(a):
             return dispatch(rule, (a,), {{}})
         if ydot.__class__ is not y.__class__ or ydot.__class__ is not ndarray and ydot.__class__ not in SCALARS or \\
                 ydot.__class__ is ndarray and ydot.dtype is not y.dtype:
-            ydot = fit_tangent(ydot, spec_of(y))
+            ydot = tangent_like(ydot, y)
         return make_dual(y, ydot, a.level)
     if a.__class__ is Batched and a.data.__class__ is ndarray:
         x = a.data
@@ -137,7 +137,7 @@ def call({head}):
         if c is not ydot.__class__ or c not in SCALARS and (
             c is not ndarray or ydot.shape != y.shape or ydot.dtype is not y.dtype
         ):
-            ydot = fit_tangent(ydot, spec_of(y))
+            ydot = tangent_like(ydot, y)
         return make_dual(y, ydot, lv)
     elif ta is Batched:  # all runs at once, where broadcasting as it is keeps the batch axis in front
         x = a.data
@@ -269,9 +269,9 @@ def build(rule, expr=None, swap=False):
     """
     scope = {
         "Batched": Batched, "Dual": Dual, "Node": Node, "PLAIN": PLAIN, "SCALARS": SCALARS, "Variable": Variable,
-        "batched": batched, "dispatch": dispatch, "fit_tangent": fit_tangent, "fun": rule.fun, "general": general,
-        "kept": kept, "level": level, "make_dual": make_dual, "ndarray": np.ndarray, "rule": rule, "spec_of": spec_of,
-        "inf": np.inf, "nan": np.nan, "new": object.__new__, "tick": tick,
+        "batched": batched, "dispatch": dispatch, "fun": rule.fun, "general": general, "inf": np.inf, "kept": kept,
+        "level": level, "make_dual": make_dual, "nan": np.nan, "ndarray": np.ndarray, "new": object.__new__,
+        "rule": rule, "tangent_like": tangent_like, "tick": tick,
     }  # fmt: skip
     for i, p in enumerate(rule.vjps):
         scope[f"partial{i}"] = p

@@ -10,6 +10,7 @@ import inspect
 import numpy as np
 
 from chainrule.engine import level
+from chainrule.engine.batched import Batched
 from chainrule.engine.boxed import INTO, PLAIN, Boxed, dispatch, inexact
 from chainrule.engine.dual import Dual, make_dual, zero_of
 from chainrule.engine.held import frozen_param, held
@@ -43,11 +44,12 @@ def linear_run(rule):
     adjoint = rule.vjps[0]
     apply = rule.apply
     affine = rule.affine
+    process = Batched.process
 
     def run(operands, params):
         a = operands[0]
         kind = a.__class__
-        if (kind is not Variable and kind is not Dual) or level.paused:
+        if (kind is not Variable and kind is not Dual and kind is not Batched) or level.paused:
             return dispatch(rule, operands, params)
         fixed = True
         for p in params.values():
@@ -55,6 +57,8 @@ def linear_run(rule):
                 if isinstance(p, Boxed):
                     return dispatch(rule, operands, params)
                 fixed = False
+        if kind is Batched:
+            return process(rule, a.level, operands, params)
         x = a.data
         y = apply((x,), params)
         if not inexact(y):  # several outputs, or a cast to integers
@@ -62,7 +66,9 @@ def linear_run(rule):
         if kind is Dual:
             if affine:
                 params = {k: (zero_of(affine[k], v) if k in affine else v) for k, v in params.items()}
-            return make_tangent(y, apply((a.aux,), params), a.level)
+            xdot = a.aux
+            ydot = process(rule, xdot.level, (xdot,), params) if xdot.__class__ is Batched else apply((xdot,), params)
+            return make_tangent(y, ydot, a.level)
         spec = Spec(x.shape, x.dtype, x.dtype.kind) if x.__class__ is np.ndarray else spec_of(x)
         if not fixed:
             params = {k: frozen_param(v) for k, v in params.items()}

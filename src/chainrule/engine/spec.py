@@ -163,13 +163,19 @@ def fit_broadcast(xbar, spec):
 
 def fit_tangent(ydot, spec):
     """Give a tangent the shape and dtype of its primal."""
-    if isinstance(ydot, Boxed) and ydot.batch:  # of many directions: the usual tangents of a matrix of derivatives
-        data = ydot.data
-        if data.__class__ is np.ndarray and data.dtype is spec.dtype and data.shape[1:] == spec.shape:
-            return ydot
     if shape_of(ydot) != spec.shape:
         ydot = spread_to(ydot, spec.shape)
     return fit(ydot, spec)
+
+
+def tangent_like(ydot, y):
+    """Give a tangent the shape and dtype of its primal `y`."""
+    if isinstance(ydot, Boxed) and ydot.batch:  # of many directions: the tangents of whole matrices of derivatives
+        data = ydot.data
+        if data.__class__ is np.ndarray and (y.__class__ is np.ndarray or y.__class__ is np.float64):
+            if data.dtype is y.dtype and data.shape[1:] == y.shape:
+                return ydot
+    return fit_tangent(ydot, spec_of(y))
 
 
 def zeros_of(spec):
