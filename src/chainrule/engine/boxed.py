@@ -38,6 +38,8 @@ class Boxed(Surface):
     __slots__ = ("__weakref__", "aux", "base", "data", "level", "views", "written")
     __hash__ = object.__hash__
     batch = False  # whether it stands for one value of each of many runs: see engine.batched
+    kept = False  # whether it stays in plain values, which depend on it: of a batch, of a program that is recorded
+    recorded = False  # whether calls on it become equations of a program: see chainrule.program
     __array_priority__ = 1000.0
 
     def __init__(self):
@@ -216,7 +218,7 @@ def value(x: Any) -> Any:
     array([1., 2.])
     """
     while isinstance(x, Boxed):
-        if x.batch:  # of many runs there is no single value: the batch remains, without derivatives
+        if x.kept:  # a batch has no single value, a program must know where one comes from: without derivatives
             inner = value(x.data)
             if inner is not x.data:
                 x = x.alias()
@@ -227,9 +229,22 @@ def value(x: Any) -> Any:
 
 
 def array_value(x: Any) -> Any:
-    """Return the plain value of `x` as an array; a batch as a batch."""
+    """Return the plain value of `x` as an array; a batch, and what is recorded, as it is."""
     x = value(x)
     return x if isinstance(x, Boxed) else np.asarray(x)
+
+
+def ordinary(x: Any) -> bool:
+    """Tell whether the calls on `x` are being recorded: a program is written for numbers that call for no care.
+
+    Rules look for overflows and the like, and then go other ways. A program has none of these; who runs it takes care
+    of results that are not finite.
+    """
+    while isinstance(x, Boxed):
+        if x.recorded:
+            return True
+        x = x.data
+    return False
 
 
 def all_values(x: Any) -> Any:
@@ -240,6 +255,25 @@ def all_values(x: Any) -> Any:
     while isinstance(x, Boxed):
         x = x.data
     return x
+
+
+def keeper(values: Any) -> "Boxed | None":
+    """Return the highest of the boxes in `values`, and in lists of them, if all of these stay in plain values."""
+    top = None
+    for x in values:
+        if isinstance(x, list | tuple):
+            found = keeper(x)
+            if found is None:
+                if holds_box(x):
+                    return None
+                continue
+            x = found
+        if isinstance(x, Boxed):
+            if not x.kept:
+                return None
+            if top is None or x.level > top.level:
+                top = x
+    return top
 
 
 # -- the table of calls --------------------------------------------------------------------------------------
@@ -360,7 +394,7 @@ def dispatch(rule, operands, params):
             return dispatch(rule, operands, params)  # a list held traced values, of whatever level
     if mixed:
         operands = tuple([lowered(x, level) for x in operands])
-    if _level.paused and not top.batch and _level.is_paused(level):
+    if _level.paused and not top.kept and _level.is_paused(level):
         y = rule.apply(tuple([x.data if isinstance(x, Boxed) and x.level == level else x for x in operands]), params)
         return map_outputs(top.constant, y)
     return top.process(rule, level, operands, params)
@@ -382,6 +416,8 @@ def refuse_hidden(rule, params):
     for name, p in params.items():
         if isinstance(p, Boxed):
             plain = value(p)
+            if getattr(plain, "recorded", False):
+                continue
             if isinstance(plain, Boxed):  # of a batch: stops its run, since it differs from one to the other
                 plain.item()
             raise UnsupportedArgumentError(

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 
 from chainrule.engine import batched, boxed, elementwise
-from chainrule.engine.boxed import CALL, Boxed, dispatch, value
+from chainrule.engine.boxed import CALL, Boxed, dispatch, keeper, value
 from chainrule.engine.fastcalls import bilinear_call, direct_call, linear_run, spread_run, with_keywords
 from chainrule.engine.rule import RULES, UNSUPPORTED, full_name
 from chainrule.engine.selects import select_run
@@ -129,7 +129,7 @@ def elementwise_call(rule):
 def opened(x):
     """Open every box in an argument by one level; NumPy dispatches what remains."""
     if isinstance(x, Boxed):
-        return x if x.batch else x.data
+        return x if x.kept else x.data
     if x.__class__ is list or x.__class__ is tuple:
         return x.__class__([opened(v) for v in x])
     return x
@@ -146,10 +146,11 @@ def constant_call(function):
             if isinstance(out, np.ndarray):
                 raise OutArgumentError(full_name(function))
             kwargs = {k: opened(v) for k, v in kwargs.items()}
-        level = batched.highest(args)
-        if level is not None and all(a.batch for a in args if isinstance(a, Boxed)):
-            return batched.run_constant(function, args, kwargs, level)
-        return function(*[opened(a) for a in args], **kwargs)
+        args = tuple([opened(a) for a in args])
+        top = keeper((*args, *kwargs.values()))
+        if top is None:
+            return function(*args, **kwargs)
+        return top.__class__.run_constant(function, args, kwargs, top.level)
 
     return call
 

@@ -10,7 +10,7 @@ import operator
 import numpy as np
 
 from chainrule.engine import batched, elementwise, indexing, writes
-from chainrule.engine.boxed import CALL, Boxed, as_operand, value
+from chainrule.engine.boxed import CALL, Boxed, as_operand, keeper, value
 from chainrule.engine.rule import RULES
 
 # dunder name, its function, the expression on the values x and z one level down
@@ -28,10 +28,10 @@ INTEGERS = ("and", "or", "xor", "lshift", "rshift")  # NumPy's own TypeError for
 
 
 def on_values(function, *operands):
-    """Apply a function of Python to plain values, to those of all runs of a batch at once."""
+    """Apply a function of Python to plain values; to those of a batch, or of a program, as these do it."""
     xs = [value(x) for x in operands]
-    level = batched.highest(xs)
-    return function(*xs) if level is None else batched.run_constant(function, xs, {}, level)
+    top = keeper(xs)
+    return function(*xs) if top is None else top.__class__.run_constant(function, xs, {}, top.level)
 
 
 def constant_operator(op):
