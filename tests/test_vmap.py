@@ -430,3 +430,28 @@ def test_a_row_named_by_a_number_of_each_run_is_a_view():
         return y
 
     np.testing.assert_allclose(cr.vmap(f)(M), by_loop(f, M))
+
+
+def reads(x):
+    return np.stack([x[0] * np.sin(x[1]), x[2] ** 2, np.cos(x[0])])
+
+
+def test_reads_of_a_batch_need_no_masks(monkeypatch):
+    """A batch of plain values is pulled back as these are: a mask at each read would take most of the time."""
+    monkeypatch.setattr("chainrule.engine.pulls.masked_pull", None)
+    have = cr.jacobian(reads, mode="reverse")(X[0])
+    x, y, z = X[0]
+    want = [[np.sin(y), x * np.cos(y), 0], [0, 0, 2 * z], [-np.sin(x), 0, 0]]
+    np.testing.assert_allclose(have, want, rtol=1e-14)
+    np.testing.assert_allclose(cr.vmap(cr.grad(lambda x: reads(x)[1]))(X)[:, 2], 2 * X[:, 2])
+
+
+def test_infinite_slopes_of_branches_that_some_runs_leave_out():
+    f = lambda x: np.where(x > 0, np.sqrt(np.abs(x)), x).sum()
+    z = np.array([[0.0, 4.0], [1.0, 0.0]])
+    np.testing.assert_array_equal(cr.vmap(cr.grad(f))(z), [[1.0, 0.25], [0.5, 1.0]])
+    np.testing.assert_array_equal(cr.vmap(cr.grad(lambda x: np.sqrt(x)[x > 0].sum()))(z), [[0, 0.25], [0.5, 0]])
+    each = cr.vmap(lambda x: cr.jacobian(lambda x: np.where(x > 0, np.sqrt(x), 0.0), mode="reverse")(x))(z)
+    np.testing.assert_array_equal(each, [[[0, 0], [0, 0.25]], [[0.5, 0], [0, 0]]])
+    rate = lambda X: cr.vmap(cr.grad(lambda x: np.where(x > 0, x**1.5, x * x).sum()))(X).sum()
+    np.testing.assert_array_equal(cr.grad(rate)(z), [[2.0, 0.375], [0.75, 2.0]])

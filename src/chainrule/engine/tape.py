@@ -126,9 +126,14 @@ def masks_for(values):
     """Return which masks a pass needs whose outputs or cotangents are `values`.
 
     Where all that goes along are tangents, a NaN that reads let through shows in the leaves, as it does where nothing
-    goes along; a tape that records the pass may meet it in its own pass only.
+    goes along; a tape that records the pass may meet it in its own pass only. A batch is as the values in it.
     """
-    boxed = [v for v in values if isinstance(v, Boxed)]
+    boxed = []
+    for v in values:
+        while isinstance(v, Boxed) and v.batch:
+            v = v.data
+        if isinstance(v, Boxed):
+            boxed.append(v)
     if not boxed:
         return NONE
     return CHOICES if all(hasattr(v, "tangent") and not isinstance(v.data, Boxed) for v in boxed) else READS
