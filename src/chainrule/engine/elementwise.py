@@ -162,21 +162,23 @@ def general(rule, wanted, y, xs, pulls):
     """Return the pullback for operands that may differ from y in shape or dtype: the plain one after all, or `Pull`."""
     same = pulls[0] if len(pulls) == 1 else pulls[2 if len(wanted) == 2 else wanted[0]]
     c = y.__class__
-    if c is Variable:  # what the call one level down found out holds here, too
+    while c is Dual:  # shapes and dtypes are those of the primals
+        y = y.data
+        c = y.__class__
+        xs = [x.data if x.__class__ is Dual else x for x in xs]
+    if c is np.ndarray:
+        shape, dtype = y.shape, y.dtype
+        for i in wanted:
+            x = xs[i]
+            if x.__class__ is not c or x.dtype is not dtype or x.shape != shape:
+                break
+        else:
+            if dtype.kind in "fc":
+                return same
+    elif c is Variable:  # what the call one level down found out holds here, too
         below = y.aux.pull
         if below is pulls[-1] or below is same:
             return same
-    elif c is Dual:
-        inner = y.data
-        if inner.__class__ is np.ndarray:
-            shape, dtype = inner.shape, inner.dtype
-            for i in wanted:
-                x = xs[i]
-                x = x.data if x.__class__ is Dual else x
-                if x.__class__ is not np.ndarray or x.dtype is not dtype or x.shape != shape:
-                    break
-            else:
-                return same
     elif c in NUMPY_SCALARS:
         dtype = y.dtype
         weak = dtype.kind == "f"

@@ -7,7 +7,8 @@ import numpy as np
 from chainrule.engine import cotangent, level
 from chainrule.engine.boxed import Boxed, dispatch, value
 from chainrule.engine.cotangent import Scatter
-from chainrule.engine.spec import Spec, primitive
+from chainrule.engine.dual import Dual, make_dual
+from chainrule.engine.spec import Spec, primitive, spec_of, tangent_like
 from chainrule.engine.tape import Node, tick
 from chainrule.engine.variable import Variable
 from chainrule.engine.views import note_view, noted
@@ -207,6 +208,25 @@ def _getitem_pull(ybar, saved):
     return (Scatter(ybar, saved[2], saved[1]),)
 
 
+def opened_read(x, index):
+    """Return ``x[index]`` of a box by reading its parts, without a dispatched call; None where that takes more."""
+    if level.paused:
+        return None
+    kind, data = x.__class__, x.data
+    if kind is Dual and data.__class__ is np.ndarray:
+        part = data[index]
+        return make_dual(part, tangent_like(x.aux[index], part), x.level)
+    if kind is Variable and data.__class__ is Dual:
+        part = data[index]
+        n = Node((x.aux,), _getitem_pull, (None, spec_of(data), index), GETITEM[0])
+        return Variable(part, n, x.level)
+    if kind.batch and data.__class__ is np.ndarray and (index.__class__ is int or index.__class__ is slice):
+        part = x.alias()
+        part.data = data[:, index]
+        return part
+    return None
+
+
 def read(x, index):
     """Return ``x[index]`` of a box: its `__getitem__`."""
     if index.__class__ is not int and index.__class__ is not slice:
@@ -233,6 +253,9 @@ def read(x, index):
             if base is not None and (base is data or base is data.base):
                 note_view(y, x, GETITEM[0], {"index": index})
         return y
+    y = opened_read(x, index)
+    if y is not None:
+        return noted(y, x, GETITEM[0], {"index": index})
     return noted(dispatch(GETITEM[0], (x,), {"index": index}), x, GETITEM[0], {"index": index})
 
 
