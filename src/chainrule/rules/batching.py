@@ -4,6 +4,8 @@ An entry gets the values of all runs, with the batch along their first axis, and
 Functions without an entry are lined up (elementwise, choices), moved by positions (`gather`), or run once for each.
 """
 
+import inspect
+
 import numpy as np
 
 from chainrule.engine.batched import BATCHING, FORM, lined_up, looped, moved, ranked, spread
@@ -11,7 +13,9 @@ from chainrule.engine.boxed import Boxed
 from chainrule.engine.indexing import getitem, picked, put, scatter, unpicked
 from chainrule.engine.spec import cast_to, choose, real_part, shape_of, spread_to, sum_to
 from chainrule.rules.complexes import imag_part
-from chainrule.rules.series import sinc_derivative
+from chainrule.rules.creation import spaced
+from chainrule.rules.elementwise import scale_of
+from chainrule.rules.series import bessel_derivative, sinc_derivative
 from chainrule.rules.shapes import diagonal_matrix, flatten
 
 # -- functions of the shape and dtype alone ---------------------------------------------------------------------
@@ -50,10 +54,9 @@ def along(default, flat=False):
         x, *rest = xs
         if any(flags[1:]) or not flags[0]:
             return looped(rule, n, xs, flags, params)
-        params = dict(params)
+        names = list(inspect.signature(rule.fun).parameters)[1:] if rest else ()  # of plain arguments by position
+        params = {**dict(zip(names, rest, strict=False)), **params}
         axis = params.get("axis", default)
-        if rest:  # a plain argument by position, such as the axis
-            return looped(rule, n, xs, flags, params)
         rank = len(x.shape) - 1
         if axis is None:
             if flat:
@@ -130,8 +133,8 @@ def read(rule, n, xs, flags, params):
     (x,) = xs
     index = spelled(params["index"], len(x.shape) - 1)
     if plain_front(index):
-        return x[(slice(None), *index)]
-    return first(last(x)[index])
+        return getitem(x, (slice(None), *index))
+    return first(getitem(last(x), index))
 
 
 def scattered(rule, n, xs, flags, params):
@@ -185,6 +188,12 @@ def spread_all(rule, n, xs, flags, params):
 def as_it_is(rule, n, xs, flags, params):
     """Run a function that does not look at axes."""
     return rule.apply(xs, params)
+
+
+def with_parameters(rule, n, xs, flags, params):
+    """Run an elementwise function of one operand that broadcasts it with its parameters."""
+    (x,) = xs
+    return rule.apply((ranked(x, max([np.ndim(p) for p in params.values()], default=0)),), params)
 
 
 BATCHING.update(
@@ -296,6 +305,13 @@ def on_diagonals(rule, n, xs, flags, params):
     return scatter(v, (slice(None), places + max(-k, 0), places + max(k, 0)), (n, size, size), v.dtype)
 
 
+def spaced_out(rule, n, xs, flags, params):
+    """Space values evenly between the ends of each run."""
+    ranks = [len(shape_of(x)) - m for x, m in zip(xs, flags, strict=True)]
+    xs = [ranked(x, max(ranks)) if m else x for x, m in zip(xs, flags, strict=True)]
+    return rule.apply(tuple(xs), {**params, "axis": checked(params.get("axis", 0), max(ranks) + 1)})
+
+
 BATCHING.update(
     {
         np.isclose: lined_up,
@@ -303,6 +319,10 @@ BATCHING.update(
         diagonal_matrix: on_diagonals,
         imag_part: as_it_is,
         sinc_derivative: as_it_is,
+        bessel_derivative: as_it_is,
+        np.ldexp: with_parameters,
+        scale_of: as_it_is,
+        spaced: spaced_out,
     }
 )
 

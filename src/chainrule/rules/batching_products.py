@@ -7,11 +7,13 @@ the form told in `chainrule.rules.batching`.
 import numpy as np
 
 from chainrule.engine.batched import BATCHING, lined_up, looped, ranked, spread
+from chainrule.engine.boxed import all_values
 from chainrule.engine.rule import RULES
-from chainrule.engine.spec import shape_of
+from chainrule.engine.spec import shape_of, spread_to
 from chainrule.rules import linalg_factor, linalg_spectrum, linalg_svd, norms, statistics
 from chainrule.rules.batching import along, as_it_is
 from chainrule.rules.einsum import einsum2
+from chainrule.rules.fft import convolve_rows
 from chainrule.rules.products import cross3
 
 # -- products --------------------------------------------------------------------------------------------------
@@ -47,7 +49,7 @@ def dotted(rule, n, xs, flags, params):
         return lined_up(RULES[np.multiply], n, xs, flags, {})
     if max(ranks) <= 2:
         return multiplied(RULES[np.matmul], n, xs, flags, params)
-    return looped(rule, n, xs, flags, params)
+    return tensor_product(rule, n, xs, flags, {"axes": (-1, -2 if ranks[1] > 1 else -1)})
 
 
 def outer(rule, n, xs, flags, params):
@@ -59,7 +61,10 @@ def outer(rule, n, xs, flags, params):
 def contracted(rule, n, xs, flags, params):
     """Contract by `einsum`, with one more index for the batch."""
     terms, result = params["subscripts"].split("->")
-    batch = next(c for c in "ZYXWVUTSRQPONMLKJIHGFEDCBAzyxwvutsrqponmlkjihgfedcba" if c not in params["subscripts"])
+    letters = "ZYXWVUTSRQPONMLKJIHGFEDCBAzyxwvutsrqponmlkjihgfedcba"
+    batch = next((c for c in letters if c not in params["subscripts"]), None)
+    if batch is None:
+        return looped(rule, n, xs, flags, params)
     terms = [batch + t if m else t for t, m in zip(terms.split(","), flags, strict=True)]
     return einsum2(*xs, f"{','.join(terms)}->{batch}{result}")
 
@@ -67,7 +72,56 @@ def contracted(rule, n, xs, flags, params):
 BATCHING.update({np.matmul: multiplied, np.dot: dotted, np.outer: outer, np.linalg.outer: outer, einsum2: contracted})
 
 
+def convolved(rule, n, xs, flags, params):
+    """Convolve along the last axis."""
+    mode = params.get("mode", "full")
+    ranks = [len(shape_of(x)) - m for x, m in zip(xs, flags, strict=True)]
+    if (
+        ranks != [1, 1]
+        or mode not in ("full", "same", "valid")
+        or any(x.dtype.kind == "b" or not x.shape[-1] for x in xs)
+    ):
+        return looped(rule, n, xs, flags, params)
+    return convolve_rows(*xs, mode=mode)
+
+
+BATCHING[np.convolve] = convolved
+BATCHING[convolve_rows] = lined_up
+
 # -- linear algebra: NumPy's own functions take stacks ------------------------------------------------------------
+
+
+def least_squares(rule, n, xs, flags, params):
+    """Solve least squares by singular values, if the ranks of all runs are the same."""
+    a, b = xs
+    rcond = params.get("rcond")
+    known, given = all_values(a), all_values(b)
+    if not flags[0] or len(a.shape) != 3 or known.ndim != 3 or not known.size or not given.size:
+        return looped(rule, n, xs, flags, params)
+    rows, columns = a.shape[1:]
+    vectors = len(shape_of(b)) - flags[1] == 1
+    if shape_of(b)[flags[1]] != rows or not (np.isfinite(known).all() and np.isfinite(given).all()):
+        return looped(rule, n, xs, flags, params)
+    u, s, vh = np.linalg.svd(a, full_matrices=False)
+    eps = np.finfo(a.dtype).eps
+    cutoff = eps * max(rows, columns) if rcond is None else eps if rcond == -1 else rcond
+    ranks = np.sum(all_values(s) > cutoff * all_values(s)[:, :1], axis=-1)
+    rank = int(ranks[0])
+    if (ranks != rank).any() or not rank:
+        return looped(rule, n, xs, flags, params)
+    right = b[..., None] if vectors else b
+    conj = np.conjugate if a.dtype.kind == "c" else lambda v: v
+    parts = np.matmul(conj(np.swapaxes(u[..., :rank], -1, -2)), right) / s[..., :rank, None]
+    x = np.matmul(conj(np.swapaxes(vh[..., :rank, :], -1, -2)), parts)
+    if rank == columns and rows > columns:
+        rest = right - np.matmul(a, x)
+        squares = np.add.reduce((rest * conj(rest)).real if a.dtype.kind == "c" else rest * rest, axis=1)
+    else:
+        squares = np.zeros((n, 0), s.dtype)
+    return x[..., 0] if vectors else x, squares, ranks, s
+
+
+BATCHING[np.linalg.lstsq] = least_squares
 
 
 def solved(rule, n, xs, flags, params):
@@ -129,7 +183,9 @@ def inner_product(rule, n, xs, flags, params):
 def of_matrices(rule, n, xs, flags, params):
     """Run a function of the last two axes, which makes a matrix of a vector."""
     (x,) = xs
-    return rule.apply((x,), params) if len(x.shape) > 2 else looped(rule, n, xs, flags, params)
+    if len(x.shape) == 2:
+        x = spread_to(x[:, None, :], (n, x.shape[1], x.shape[1]))
+    return rule.apply((x,), params)
 
 
 BATCHING.update(

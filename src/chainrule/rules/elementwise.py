@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from chainrule.engine.boxed import all_values, value
+from chainrule.engine.boxed import all_values, ordinary, value
 from chainrule.engine.rule import composite, constant, elementwise, linear
 from chainrule.engine.spec import choose, primitive, spec_of, sum_to
 from chainrule.rules.gates import sigmoid
@@ -138,6 +138,8 @@ def share(a, b, scale=1):
     d = a - b
     y = sigmoid(d if scale == 1 else scale * d)
     plain = value(d)
+    if ordinary(plain):
+        return y
     nan = plain != plain
     if nan if nan.__class__ is bool else nan.any():
         return choose(np.logical_not(nan & (value(a) == value(b))), y)
@@ -150,6 +152,8 @@ def bounded(y):
     So ``1 / (1 + exp(-x))`` far in its tail has the derivative 0, and not 0 * inf. The bound is 2**-20 of the largest
     float, which leaves room for factors on the way in forward mode.
     """
+    if ordinary(y):
+        return y
     v = all_values(y)
     total = np.add.reduce(v, axis=None) if v.__class__ is np.ndarray else v  # finite if all entries are
     if total - total == 0 or v.__class__ is complex or v.dtype.kind == "c":
@@ -164,6 +168,8 @@ def reached(x):
     After an overflow the slope 0 of a logarithm at infinity is not that of the finite truth: log(1 + exp(800)) has
     slope 1. The value comes out as inf, and the derivative as NaN: never as a plausible number.
     """
+    if ordinary(x):
+        return x
     v = all_values(x)
     total = np.add.reduce(v, axis=None) if v.__class__ is np.ndarray else v
     return x if total - total == 0 else np.where(np.isinf(value(x)), np.nan, x)
@@ -207,6 +213,8 @@ def sech_squared(x):
 def tanh_dx(y, x):
     """1 - y**2; where that has lost two digits, 1 / cosh(x)**2 of real numbers."""
     d = 1 - y * y
+    if ordinary(y):
+        return d
     plain = all_values(d)
     least = plain if plain.__class__ is not np.ndarray else np.minimum.reduce(plain, axis=None, initial=1)
     return d if spec_of(x).kind == "c" or least > 0.01 else sech_squared(x)
@@ -296,10 +304,18 @@ def mantissa(x):
     return np.frexp(x)[0]
 
 
+@primitive
+def scale_of(x):
+    """Return the power of two that x was scaled by."""
+    return np.ldexp(np.ones_like(x), -np.frexp(x)[1])
+
+
+constant(scale_of)
+
+
 def mantissa_dx(y, x):
     """The power of two that x was scaled by."""
-    x = value(x)
-    return np.ldexp(np.ones_like(x), -np.frexp(x)[1])
+    return scale_of(value(x))
 
 
 elementwise(fraction, lambda y, x: 1, domain=(0.1, 0.9), complex=False)

@@ -10,7 +10,7 @@ import numpy as np
 from chainrule.engine.boxed import value
 from chainrule.engine.indexing import scatter
 from chainrule.engine.rule import RULES, bilinear, composite, gather, linear
-from chainrule.engine.spec import shape_of, spec_of
+from chainrule.engine.spec import primitive, shape_of, spec_of, sum_to
 from chainrule.rules.products import array, conj
 
 
@@ -167,6 +167,56 @@ def convolve_vbar(ybar, y, a, v, mode="full"):
 
 
 bilinear(np.convolve, convolve_abar, convolve_vbar)
+
+
+def span(n, m, mode):
+    """Return where the part that `mode` names begins in a full convolution, and how long it is."""
+    least, most = min(n, m), max(n, m)
+    return {"full": (0, n + m - 1), "same": ((least - 1) // 2, most), "valid": (least - 1, most - least + 1)}[mode]
+
+
+SHORT = 4000  # products of a row: with more of them than this a call for each row costs less than a pass for each entry
+
+
+@primitive
+def convolve_rows(a, v, mode="full"):
+    """Convolve along the last axes, the others broadcast."""
+    n, m = a.shape[-1], v.shape[-1]
+    if n < m:
+        a, v, n, m = v, a, m, n
+    first, size = span(n, m, mode)
+    lead = np.broadcast_shapes(a.shape[:-1], v.shape[:-1])
+    y = np.zeros((*lead, size), np.result_type(a, v))
+    if m * size > SHORT:
+        a, v = np.broadcast_to(a, (*lead, n)), np.broadcast_to(v, (*lead, m))
+        for i in np.ndindex(*lead):
+            y[i] = np.convolve(a[i], v[i], mode)
+        return y
+    whole = np.zeros((*a.shape[:-1], n + 2 * m - 2), a.dtype)
+    whole[..., m - 1 : m - 1 + n] = a
+    for k in range(m):
+        start = first + m - 1 - k
+        y += v[..., k, None] * whole[..., start : start + size]
+    return y
+
+
+def whole_rows(ybar, a, v, mode):
+    """Put the cotangent of a part of a convolution into zeros of the length of the full one."""
+    n, m = a.shape[-1], v.shape[-1]
+    first, size = span(n, m, mode)
+    shape = (*shape_of(ybar)[:-1], n + m - 1)
+    return scatter(ybar, (Ellipsis, slice(first, first + size)), shape, spec_of(ybar).dtype)
+
+
+bilinear(
+    convolve_rows,
+    lambda ybar, y, a, v, mode="full": sum_to(
+        convolve_rows(whole_rows(ybar, a, v, mode), v[..., ::-1], mode="valid"), a.shape
+    ),
+    lambda ybar, y, a, v, mode="full": sum_to(
+        convolve_rows(whole_rows(ybar, a, v, mode), a[..., ::-1], mode="valid"), v.shape
+    ),
+)
 
 
 @composite(np.correlate)

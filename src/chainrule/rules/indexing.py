@@ -113,9 +113,9 @@ def partition(a, kth, axis=-1, kind="introselect", order=None):
     x = np.ravel(a) if axis is None else a
     k = -1 if axis is None else axis
     before = value(x)
-    after = np.partition(before, value(kth), axis=k, kind=kind, order=order)
-    where = np.empty(before.shape, int)  # argpartition may leave another order: find where each element went by rank
-    np.put_along_axis(where, np.argsort(after, k, "stable"), np.argsort(before, k, "stable"), k)
+    after = np.partition(before, kth=value(kth), axis=k, kind=kind, order=order)
+    rank = np.argsort(np.argsort(after, axis=k, kind="stable"), axis=k)  # argpartition may leave another order
+    where = np.take_along_axis(np.argsort(before, axis=k, kind="stable"), rank, k)
     return np.take_along_axis(x, where, k)
 
 

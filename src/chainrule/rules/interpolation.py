@@ -6,8 +6,8 @@ the formula of that line. At a knot the line to the right of it is taken, at the
 
 import numpy as np
 
-from chainrule.engine.boxed import Boxed, value
-from chainrule.engine.indexing import scatter
+from chainrule.engine.boxed import Boxed, all_values, value
+from chainrule.engine.indexing import picked, scatter
 from chainrule.engine.rule import composite, linear, rule
 from chainrule.engine.spec import primitive, shape_of
 from chainrule.rules.differences import as_array
@@ -62,6 +62,11 @@ def through_values_back(ybar, y, fp, x=None, xp=None, left=None, right=None):
     return bar
 
 
+def entries(x, where):
+    """Return ``x[where]`` of a flat array, where `where` may be a batch."""
+    return picked(x, where) if isinstance(where, Boxed) else x[where]
+
+
 def zeroed(v):
     """Return what stands for a constant `left` or `right` in a tangent."""
     return None if v is None else 0.0
@@ -87,7 +92,7 @@ def interp(x, xp, fp, left=None, right=None, period=None):
         period = abs(period)
         x, xp = x % period, xp % period
         order = np.argsort(xp)
-        xp, fp = xp[order], fp[order]
+        xp, fp = entries(xp, order), entries(fp, order)
         xp = np.concatenate((xp[-1:] - period, xp, xp[:1] + period))
         fp = np.concatenate((fp[-1:], fp, fp[:1]))
     if not any(isinstance(v, Boxed) for v in (x, xp, left, right)):
@@ -97,14 +102,15 @@ def interp(x, xp, fp, left=None, right=None, period=None):
     before, after = places < knots[0], places > knots[-1]
     start = np.clip(np.searchsorted(knots, places, side="right") - 1, 0, max(last - 1, 0))
     at_end = places == knots[-1]
-    anchor = np.where(at_end, last, start) if np.any(at_end) else start  # so that the last knot gives its very value
+    ends = np.any(all_values(at_end))
+    anchor = np.where(at_end, last, start) if ends else start  # so that the last knot gives its very value
     if last:
         slope = (fp[1:] - fp[:-1]) / (xp[1:] - xp[:-1])
-        y = slope[start] * (x - xp[anchor]) + fp[anchor]
+        y = entries(slope, start) * (x - entries(xp, anchor)) + entries(fp, anchor)
     else:
-        y = fp[anchor] + 0 * x
+        y = entries(fp, anchor) + 0 * x
     for outside, given, end in ((before, left, fp[0]), (after, right, fp[-1])):
-        if np.any(outside):
+        if np.any(all_values(outside)):
             y = np.where(outside, end if given is None else given, y)
     return y if shape_of(y) else y[()]  # a number for a number
 

@@ -6,7 +6,7 @@ Imported by `chainrule.scipy.special` only, never with chainrule itself: SciPy i
 import numpy as np
 from scipy import special
 
-from chainrule.engine.boxed import value
+from chainrule.engine.boxed import all_values, ordinary, value
 from chainrule.engine.rule import rule
 from chainrule.engine.spec import choose, primitive, sum_to
 
@@ -25,11 +25,12 @@ def shares(y, a, axis):
     """
     plain, sums = value(a), value(y)
     infinite = np.isinf(sums)
-    if infinite.any():
+    some = not ordinary(a) and np.any(all_values(infinite))
+    if some:
         finite = np.broadcast_to(~infinite, plain.shape)
         a, y = choose(finite, a), choose(~infinite, y)
     share = np.exp(a - y) if plain.dtype.kind == "c" else soft_max(a, axis=axis)
-    if not infinite.any():
+    if not some:
         return share
     same = (plain == sums) & (sums.real > 0)
     axes = tuple([i for i, (m, n) in enumerate(zip(sums.shape, plain.shape, strict=True)) if m != n])

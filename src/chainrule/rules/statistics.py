@@ -7,9 +7,9 @@ rules with a mask.
 
 import numpy as np
 
-from chainrule.engine.boxed import Boxed, all_values, array_value, value
-from chainrule.engine.indexing import scatter
-from chainrule.engine.rule import composite, rule
+from chainrule.engine.boxed import Boxed, all_values, array_value, ordinary, value
+from chainrule.engine.indexing import picked, scatter, unpicked
+from chainrule.engine.rule import composite, constant, rule
 from chainrule.engine.spec import cast_to, choose, primitive, real_part, shape_of, spec_of
 from chainrule.errors import OutArgumentError, UnsupportedArgumentError
 from chainrule.rules.elementwise import reached, reciprocal_or_zero
@@ -90,6 +90,8 @@ _NO = np._NoValue
 
 def at_zero(y, x, axis, ddof, keepdims):
     """Return a standard deviation; where it is 0, as the length of the deviations, whose square is smooth there."""
+    if ordinary(y):
+        return y
     zero = array_value(value(y) == 0)
     if not np.any(all_values(zero)) or spec_of(y).dtype == HALF:
         return y
@@ -236,8 +238,17 @@ def places(x, q, axis, method, leave_nan):
     return entries(low), entries(high), number - np.floor(number)
 
 
+@primitive
+def neighbours(x, q=0.5, axis=None, method="linear", leave_nan=False):
+    """Return `places`, of a batch for each run."""
+    return places(x, q, axis, method, leave_nan)
+
+
+constant(neighbours)
+
+
 def _shares(y, x, q, axis, keepdims, method, leave_nan):
-    low, high, part = places(value(x), q, axis, method, leave_nan)
+    low, high, part = neighbours(value(x), q=q, axis=axis, method=method, leave_nan=leave_nan)
     part = part.astype(value(y).real.dtype).reshape(shape_of(y))
     return low.reshape(shape_of(y)), high.reshape(shape_of(y)), part
 
@@ -253,6 +264,8 @@ def quantile_jvp(xdot, y, x, q=0.5, axis=None, keepdims=False, method="linear", 
     q = fraction(q, x, percent)
     low, high, part = _shares(y, x, q, axis, keepdims, method, leave_nan)
     line = xdot.reshape(-1)
+    if isinstance(low, Boxed):
+        return picked(line, low) * (1 - part) + picked(line, high) * part
     return line[low] * (1 - part) + line[high] * part
 
 
@@ -261,7 +274,10 @@ def quantile_vjp(ybar, y, x, q=0.5, axis=None, keepdims=False, method="linear", 
     q = fraction(q, x, percent)
     low, high, part = _shares(y, x, q, axis, keepdims, method, leave_nan)
     size, dtype = (value(x).size,), spec_of(x).dtype
-    xbar = scatter(ybar * (1 - part), low, size, dtype) + scatter(ybar * part, high, size, dtype)
+    if isinstance(low, Boxed):
+        xbar = unpicked(ybar * (1 - part), low, shape=size) + unpicked(ybar * part, high, shape=size)
+    else:
+        xbar = scatter(ybar * (1 - part), low, size, dtype) + scatter(ybar * part, high, size, dtype)
     return xbar.reshape(x.shape)
 
 

@@ -3,9 +3,10 @@
 import numpy as np
 
 from chainrule.rules.einsum import diagonals, einsum2
+from chainrule.rules.fft import convolve_rows
 from chainrule.rules.norms import length, tip, unit
 from chainrule.rules.products import cross3
-from chainrule.rules.statistics import deviation_of, median_of, quantile_of, variance
+from chainrule.rules.statistics import deviation_of, median_of, neighbours, quantile_of, variance
 from chainrule.testing.samples import array, policy, sample
 
 COMPLEX = ("complex128", "complex64")
@@ -68,6 +69,7 @@ REDUCTIONS = [
     sample(np.average, array(2, 3, 4), axis=(2, 0), weights=array(4, 2, domain=POSITIVE)),
     sample(np.median, array(5)), sample(np.median, array(4, 3), axis=0), sample(np.median, array(2, 3), keepdims=True),
     sample(median_of, array(4)),
+    sample(neighbours, array(5)), sample(neighbours, array(2, 4), q=[0.3, 0.8], axis=1),
     sample(np.quantile, array(5), 0.3).without(*COMPLEX),
     sample(np.quantile, array(4, 3), [0.2, 0.7], axis=0).without(*COMPLEX),
     sample(np.quantile, array(4, 3), 0.2, axis=(0, 1), keepdims=True, method="midpoint").without(*COMPLEX),
@@ -182,6 +184,8 @@ FOURIER = [
     sample(np.fft.fftn, array(3, 4), (2, 5), (1, 0)).without("longdouble", "float16"),
     sample(np.fft.hfft, array(4)).without("longdouble", "float16"), sample(np.fft.ihfft, array(5)).only(*REAL),
     sample(np.fft.fftshift, array(5)), sample(np.fft.ifftshift, array(2, 3), axes=1),
+    *[sample(convolve_rows, array(*a), array(*b), mode=mode)
+      for a, b in (((2, 4), (3,)), ((2,), (2, 5)), ((2, 1, 4), (3, 3))) for mode in ("full", "same", "valid")],
     *[sample(fun, array(*a), array(*b), mode) for fun in (np.convolve, np.correlate)
       for mode in ("full", "same", "valid") for a, b in (((5,), (3,)), ((2,), (5,)), ((4,), (2,)))],
 ]

@@ -3,6 +3,7 @@
 import numpy as np
 
 from chainrule.rules.creation import spaced
+from chainrule.rules.elementwise import scale_of
 from chainrule.rules.shapes import diagonal_matrix, flatten
 from chainrule.testing.samples import Sample, array, sample, values
 
@@ -188,7 +189,7 @@ SAMPLES = [
     # functions of the order, the shape or the type, without derivative
     sample(np.argmax, array(2, 3), axis=1), sample(np.argmin, array(2, 3)),
     sample(np.nanargmax, array(2, 3)), sample(np.nanargmin, array(2, 3), axis=0),
-    sample(np.argsort, array(2, 3), axis=0), sample(np.argpartition, array(4), 2),
+    sample(scale_of, array(2, 3)), sample(np.argsort, array(2, 3), axis=0), sample(np.argpartition, array(4), 2),
     sample(np.lexsort, (array(3), array(3))), sample(np.searchsorted, [-1.0, 0.0, 1.0], array(2)),
     sample(np.digitize, array(3), [-1.0, 0.0, 1.0]).without("complex128", "complex64"),
     sample(np.argwhere, array(2, 3)), sample(np.nonzero, array(2, 3)), sample(np.flatnonzero, array(2, 3)),

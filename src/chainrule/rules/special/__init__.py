@@ -7,4 +7,20 @@ What has no closed derivative (the order of a Bessel function, the parameters of
 when a derivative in it is asked for; see `fixed`.
 """
 
+from chainrule.engine.batched import BATCHING
+from chainrule.rules.batching import with_parameters
 from chainrule.rules.special import bessel, entropies, error_functions, gamma, integrals, polynomials  # noqa: F401
+
+BATCHING.update(
+    dict.fromkeys(
+        (
+            bessel.ive_derivative,
+            bessel.kve_derivative,
+            error_functions.erfcx_derivative,
+            error_functions.dawsn_derivative,
+            gamma.polygamma_of,
+            gamma.zeta_derivative,
+        ),
+        with_parameters,
+    )
+)

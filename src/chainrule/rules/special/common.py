@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from chainrule.engine.boxed import value
+from chainrule.engine.boxed import all_values, array_value, ordinary
 from chainrule.engine.rule import elementwise
 from chainrule.engine.spec import fit, primitive, spec_of
 from chainrule.errors import UnsupportedArgumentError
@@ -66,14 +66,16 @@ def typed(partial, y):
 
 def masked(mask, a, b):
     """Return ``a()`` where `mask` holds and ``b()`` elsewhere, evaluating neither where no entry needs it."""
-    mask = np.asarray(mask)
-    if mask.all():
+    if ordinary(mask):
+        return np.where(mask, a(), b())
+    known = np.asarray(all_values(mask))
+    if known.all():
         return a()
-    return np.where(mask, a(), b()) if mask.any() else b()
+    return np.where(mask, a(), b()) if known.any() else b()
 
 
 def at(mask, x, other):
     """Return `x` where `mask` holds and the number `other` elsewhere, where the value will not be used."""
-    if np.all(mask):
+    if not ordinary(mask) and np.all(all_values(mask)):
         return x
-    return np.where(mask, x, np.asarray(value(x)).dtype.type(other))
+    return np.where(mask, x, array_value(x).dtype.type(other))

@@ -6,7 +6,7 @@ x log y is linear in x, so its derivative in x is log y, also at x = 0; and it i
 import numpy as np
 from scipy import special
 
-from chainrule.engine.boxed import value
+from chainrule.engine.boxed import array_value
 from chainrule.engine.rule import constant, elementwise
 from chainrule.engine.spec import primitive
 from chainrule.rules.elementwise import DEGREE, LN2, LN10, bounded, power_da, power_db, reached, reciprocal_or_zero
@@ -37,7 +37,7 @@ def boxcox_dlmbda(x, lmbda, log=np.log, border=0):
 
     For boxcox1p, `log` is log1p, and x is 0 at the `border` -1.
     """
-    limit = (np.asarray(value(x)) == border) & (np.asarray(value(lmbda)) > 0)
+    limit = (array_value(x) == border) & (array_value(lmbda) > 0)
 
     def inside():
         log_x = log(at(~limit, x, 0.5))

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from scipy import special
 
-from chainrule.engine.boxed import value
+from chainrule.engine.boxed import array_value
 from chainrule.engine.rule import elementwise, rule
 from chainrule.engine.spec import primitive
 from chainrule.rules.elementwise import bounded
@@ -94,7 +94,7 @@ def hazard_gap(x):
 
 def hazard_gap_dx(y, x):
     """Return 1 - hazard(x) hazard_gap(x); below 0, where that cancels, (w''/w - (w'/w)**2) / 2."""
-    low = np.asarray(value(x)).real < 0
+    low = array_value(x).real < 0
     t = -at(low, x, -1.0) / SQRT_2
 
     def below():

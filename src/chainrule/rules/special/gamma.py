@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special
 from scipy.special import _ufuncs
 
-from chainrule.engine.boxed import value
+from chainrule.engine.boxed import array_value
 from chainrule.engine.rule import elementwise, rule
 from chainrule.engine.spec import primitive
 from chainrule.errors import NoRuleError
@@ -127,7 +127,7 @@ elementwise(
 
 def rgamma_dx(y, x):
     """Return -digamma(x) / Gamma(x); below 1/2 by reflection, which holds at the poles of Gamma, too."""
-    low = np.asarray(value(x)).real < 0.5
+    low = array_value(x).real < 0.5
 
     def reflected():  # 1/Gamma(x) = Gamma(1-x) sin(pi x) / pi
         z = at(low, x, 0.25)
@@ -145,7 +145,7 @@ def rgamma_dx(y, x):
 
 def gamma_density(a, x):
     """Return x**(a-1) e**-x / Gamma(a), the derivative of gammainc(a, x) in x; at x = 0 by the power itself."""
-    border = np.asarray(value(x)) == 0
+    border = array_value(x) == 0
 
     def on_border():
         return at(border, x, 0.0) ** (a - 1) * np.exp(-x) * special.rgamma(a)
@@ -159,7 +159,7 @@ def gamma_density(a, x):
 
 def beta_density(a, b, x):
     """Return x**(a-1) (1-x)**(b-1) / B(a, b), the derivative of betainc(a, b, x) in x; at 0 and 1 by the powers."""
-    plain = np.asarray(value(x))
+    plain = array_value(x)
     border = (plain == 0) | (plain == 1)
 
     def on_border():

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import special
 from scipy.special import _ufuncs
 
-from chainrule.engine.boxed import value
+from chainrule.engine.boxed import array_value
 from chainrule.engine.rule import composite, elementwise
 from chainrule.engine.spec import primitive
 from chainrule.rules.special.common import at, fixed, masked, typed
@@ -45,7 +45,7 @@ def pair(fun, first, second, domain):
 
 def expn_dx(y, n, x):
     """Return -E_(n-1)(x); E_0(x) = e**-x / x has a formula of its own, since SciPy knows no order below it."""
-    zero = np.asarray(value(n)) == 0
+    zero = array_value(n) == 0
     return masked(
         zero,
         lambda: -np.exp(-x) * (1 + x) / (x * x),
@@ -55,7 +55,7 @@ def expn_dx(y, n, x):
 
 def spence_dx(y, x):
     """Return log(x) / (1 - x), near its removable singularity by the power series of 2F1(1, 1, 2, 1 - x)."""
-    near = np.abs(1 - np.asarray(value(x))) < 0.5
+    near = np.abs(1 - array_value(x)) < 0.5
 
     def away():
         z = at(~near, x, 2.0)
