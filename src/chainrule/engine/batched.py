@@ -23,6 +23,7 @@ from chainrule.engine.boxed import Boxed, value
 from chainrule.engine.indexing import positions
 from chainrule.engine.spec import shape_of
 
+UNITS = {}  # function -> how(start, n, xs, flags): the same of a batch of multiples of unit vectors, see `Batched`
 BATCHING = {}  # function -> how(rule, n, xs, flags, params): the result for all runs, batch axis first
 _noted = contextvars.ContextVar("chainrule_loops", default=None)  # a dict whose keys are the loops, in their order
 
@@ -61,7 +62,11 @@ class NeedsLoop(BaseException):
 
 
 class Batched(Boxed):
-    """The values of many runs, as one. Made by `vmap`."""
+    """The values of many runs, as one. Made by `vmap`.
+
+    `aux` is None, or the number of the first of consecutive unit vectors: in run ``k`` all entries are 0 but that of
+    number ``aux + k``. So begin the passes of a matrix of derivatives, and a first product is read off the matrix.
+    """
 
     __slots__ = ()
     batch = kept = True
@@ -69,7 +74,7 @@ class Batched(Boxed):
     @staticmethod
     def process(rule, level, operands, params):  # noqa: D102 (see Boxed)
         flags, xs = [], []
-        n = None
+        n = start = None
         if len(operands) == 1:
             x = operands[0].data
             n, flags, xs, operands = x.shape[0], [True], [x], ()
@@ -77,10 +82,15 @@ class Batched(Boxed):
             mine = x.__class__ is Batched and x.level == level
             flags.append(mine)
             if mine:
+                start = x.aux
                 x = x.data
                 if n is None:
                     n = x.shape[0]
             xs.append(x)
+        if start is not None and rule.fun in UNITS:
+            y = UNITS[rule.fun](start, n, xs, flags)
+            if y is not None:
+                return batched(y, level)
         how = BATCHING.get(rule.fun)
         if how is None:
             if rule.kind == "elementwise" or rule.kind == "select":
@@ -126,11 +136,16 @@ class Batched(Boxed):
         return repr(self)
 
 
-def batched(data, level):
-    """Return a `Batched` of the runs along the first axis of `data`."""
+def batched(data, level, start=None):
+    """Return a `Batched` of the runs along the first axis of `data`, unit vectors from number `start` on if given."""
     box = object.__new__(Batched)
-    box.data, box.aux, box.level = data, None, level
+    box.data, box.aux, box.level = data, start, level
     return box
+
+
+def scaled(data, x):
+    """Return the product of the batch `x` with a constant: multiples of unit vectors remain such."""
+    return batched(data, x.level, x.aux if data.shape == x.data.shape else None)
 
 
 def wrap(y, level):

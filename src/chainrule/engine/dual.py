@@ -101,8 +101,7 @@ class Dual(Boxed):
             ydot = push_forward(rule, list(float_residuals(xdots)), *float_residuals((y,)), float_residuals(xs), params)
         if isinstance(y, tuple | list):
             outputs = [
-                make_dual(v, tangent_like(t, v), level) if inexact(v) else v
-                for v, t in zip(y, ydot, strict=True)
+                make_dual(v, tangent_like(t, v), level) if inexact(v) else v for v, t in zip(y, ydot, strict=True)
             ]
             return type(y)(*outputs) if hasattr(y, "_fields") else type(y)(outputs)
         return make_dual(y, tangent_like(ydot, y), level)

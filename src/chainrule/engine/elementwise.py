@@ -15,7 +15,7 @@ import dis
 import numpy as np
 
 from chainrule.engine import level
-from chainrule.engine.batched import Batched, batched
+from chainrule.engine.batched import Batched, batched, scaled
 from chainrule.engine.boxed import PLAIN, dispatch
 from chainrule.engine.dual import Dual, make_dual
 from chainrule.engine.held import held
@@ -148,12 +148,12 @@ def call({head}):
                     return batched({expr}, a.level)
             elif tb in PLAIN and (tb is not ndarray or b.ndim < x.ndim):
                 z = b
-                return batched({expr}, a.level)
+                return {runs_a}
     elif tb is Batched and ta in PLAIN:
         z = b.data
         if z.__class__ is ndarray and (ta is not ndarray or a.ndim < z.ndim):
             x = a
-            return batched({expr}, b.level)
+            return {runs_b}
     return dispatch(rule, (a, b), {{}})
 """
 
@@ -273,7 +273,7 @@ def build(rule, expr=None, swap=False):
         "Batched": Batched, "Dual": Dual, "Node": Node, "PLAIN": PLAIN, "SCALARS": SCALARS, "Variable": Variable,
         "batched": batched, "dispatch": dispatch, "fun": rule.fun, "general": general, "inf": np.inf, "kept": kept,
         "level": level, "make_dual": make_dual, "nan": np.nan, "ndarray": np.ndarray, "new": object.__new__,
-        "rule": rule, "tangent_like": tangent_like, "tick": tick,
+        "rule": rule, "scaled": scaled, "tangent_like": tangent_like, "tick": tick,
     }  # fmt: skip
     for i, p in enumerate(rule.vjps):
         scope[f"partial{i}"] = p
@@ -305,10 +305,14 @@ def build(rule, expr=None, swap=False):
             keep["z0"] = "kept(z, y) if tb is ndarray else z"
         if u1[1]:
             keep["x1"] = "kept(x, y) if ta is ndarray else x"
+        expr = expr or "fun(x, z)"
+        product = (t0, t1) == ("ybar * z", "ybar * x")
+        runs = "scaled({}, {})" if product else "batched({}, {}.level)"
         both = f"{d0} - bdot" if d1 == "-bdot" else f"{d0} + {d1}"
         source = _BINARY.format(
-            expr=expr or "fun(x, z)", head="b, a" if swap else "a, b", t0=d0, t1=d1, both=both, **keep
-        )
+            expr=expr, head="b, a" if swap else "a, b", t0=d0, t1=d1, both=both,
+            runs_a=runs.format(expr, "a"), runs_b=runs.format(expr, "b"), **keep,
+        )  # fmt: skip
     else:
 
         def call(*operands):

@@ -89,6 +89,8 @@ def may_repeat(index):
         return any(may_repeat(i) for i in index)
     if isinstance(index, np.integer | np.bool_ | int):
         return False
+    if isinstance(index, Boxed):
+        return index.shape != ()
     return np.asarray(index).dtype.kind != "b"
 
 
@@ -155,8 +157,11 @@ def frozen(index):
     if kind is tuple:
         return tuple([frozen(i) for i in index])
     if isinstance(index, Boxed):
-        if isinstance(value(index), Boxed):  # of a batch: stops its run
-            value(index).item()
+        plain = value(index)
+        if isinstance(plain, Boxed):
+            if plain.recorded and plain.dtype.kind in "iu":  # a program computes it anew
+                return plain
+            plain.item()  # of a batch: stops its run
         raise IndexError("a traced value can't be an index: take  chainrule.value(i).astype(int)")
     if isinstance(index, np.ndarray):
         return index.copy()
@@ -222,7 +227,7 @@ def opened_read(x, index):
         return Variable(part, n, x.level)
     if kind.batch and data.__class__ is np.ndarray and (index.__class__ is int or index.__class__ is slice):
         part = x.alias()
-        part.data = data[:, index]
+        part.data, part.aux = data[:, index], None
         return part
     return None
 

@@ -7,7 +7,7 @@ import inspect
 
 import numpy as np
 
-from chainrule.engine.boxed import CALL, Boxed
+from chainrule.engine.boxed import CALL, Boxed, holds_box
 
 
 class Spec:
@@ -68,16 +68,21 @@ def spec_of(x):
 def primitive(function):
     """Make one of our own functions dispatch on boxes, as NumPy's functions do."""
 
+    signature = inspect.signature(function)
+    place = list(signature.parameters).index("index") if "index" in signature.parameters else None
+
     def call(*args, **kwargs):
         for a in args:
             if isinstance(a, Boxed):
                 return CALL[call](*args, **kwargs)
+        if place is not None and len(args) > place and args[place].__class__ is tuple and holds_box(args[place]):
+            return CALL[call](*args, **kwargs)
         return function(*args, **kwargs)
 
     call.__name__ = call.__qualname__ = function.__name__
     call.__doc__ = function.__doc__
     call.__module__ = function.__module__
-    call.__signature__ = inspect.signature(function)
+    call.__signature__ = signature
     call.plain = function
     return call
 
@@ -171,10 +176,12 @@ def fit_tangent(ydot, spec):
 def tangent_like(ydot, y):
     """Give a tangent the shape and dtype of its primal `y`."""
     if isinstance(ydot, Boxed) and ydot.batch:  # of many directions: the tangents of whole matrices of derivatives
-        data = ydot.data
-        if data.__class__ is np.ndarray and (y.__class__ is np.ndarray or y.__class__ is np.float64):
-            if data.dtype is y.dtype and data.shape[1:] == y.shape:
-                return ydot
+        data, kind = ydot.data, y.__class__
+        if (
+            data.__class__ is np.ndarray and (kind is np.ndarray or kind is np.float64)
+            and data.dtype is y.dtype and data.shape[1:] == y.shape
+        ):  # fmt: skip
+            return ydot
     return fit_tangent(ydot, spec_of(y))
 
 

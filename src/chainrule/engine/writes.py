@@ -31,7 +31,7 @@ WRITE_BACK = {}  # set by chainrule.rules: for views that show a part of each en
 OVERLAPPING = set()  # set by chainrule.rules: functions whose views show an entry several times
 
 
-OWNERS = frozenset({Batched, Buffer, Dual, Variable})  # boxes whose array may be written to; a Program records each write
+OWNERS = frozenset({Batched, Buffer, Dual, Variable})  # boxes whose array may be changed; a Program records writes
 
 
 def write(x, index, v):
@@ -110,6 +110,7 @@ def written_in_place(x, index, v):
     elif kind is Batched:
         if not written_in_all(x.data, index, inner, v.__class__ is Batched and v.level == x.level):
             return False
+        x.aux = None
     else:
         x.data[index] = inner
     x.written = True

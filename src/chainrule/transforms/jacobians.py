@@ -183,9 +183,9 @@ def by_rows(record, ins, outs, chunk=None):
                 bars = record.pull([unit if k == o else None for k in range(len(outs))])
                 return [b for bs in bars for b in bs]
 
-            bars = all_at_once(pull, basis, record.f)
+            bars = all_at_once(pull, basis, record.f, start)
             if spec.kind == "c" and any(s.kind != "c" for s in ins):  # a real input receives the real part of a row
-                imaginary = all_at_once(pull, -1j * basis, record.f)
+                imaginary = all_at_once(pull, -1j * basis, record.f, start)
                 bars = [b if s.kind == "c" else b + 1j * c for b, c, s in zip(bars, imaginary, ins, strict=True)]
             for row, bar in zip(rows, bars, strict=True):
                 row.append(bar)
@@ -193,15 +193,18 @@ def by_rows(record, ins, outs, chunk=None):
     return blocks
 
 
-def all_at_once(linear, basis, f):
-    """Return ``linear`` of each array in `basis`, stacked, from one call on a batch; of one alone without a batch."""
+def all_at_once(linear, basis, f, start=None):
+    """Return ``linear`` of each array in `basis`, stacked, from one call on a batch; of one alone without a batch.
+
+    `start` tells that they are multiples of unit vectors, from that number on.
+    """
     n = len(basis)
     if n == 1:
         return [y.reshape((1, *shape_of(y))) if shape_of(y) else np.stack([y]) for y in linear(single(basis[0]))]
     before = splitting.events
     try:
         with _level.running(f) as level:
-            results = linear(batched(basis, level))
+            results = linear(batched(basis, level, start if basis.ndim == 2 else None))
             if level in STOPPED:
                 raise NeedsLoop(level, "a value that differs between the runs")
             if splitting.events != before:  # a quotient 0 / 0 that may have a limit: found for each by itself
@@ -273,7 +276,7 @@ def by_columns(f, args, kwargs, record, ins, chunk=None, outs=None):
             else:
                 count = runs_at_once([*ins, *outs])
             stop = min(start + count, spec.size)
-            dots = all_at_once(push, units(spec, start, stop), f)
+            dots = all_at_once(push, units(spec, start, stop), f, start)
             start = stop
             if columns is None:
                 y = found[0]
