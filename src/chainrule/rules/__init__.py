@@ -15,7 +15,6 @@ from chainrule.rules import ufunc_methods  # noqa: F401 (after all ufuncs)
 from chainrule.rules import array_methods  # noqa: F401
 from chainrule.rules import batching, batching_order, batching_products  # noqa: F401 (after all rules)
 from chainrule.rules import batching_units  # noqa: F401
-from chainrule.rules import batching_units  # noqa: F401
 from chainrule.rules import methods  # noqa: F401 (last: installs operators built from the rules)
 
 # SciPy's ufuncs reach us by NumPy's protocol: their rules are loaded when one of them first does
