@@ -211,6 +211,324 @@ def stacked(parts, level):
     return np.stack(parts)
 
 
+def run_constant(fun, args, kwargs, level):  # noqa: D102 (see below)
+        return run_constant(fun, args, kwargs, level)
+
+    def __bool__(self):
+        data = value(self.data)
+        if len(shape_of(data)) == 1:  # a branch that all runs take alike
+            truth = data != 0
+            if not len(truth):  # no run takes any, and a loop would never end
+                raise NeedsLoop(self.level, "a branch of no runs")
+            if truth.all():
+                return True
+            if not truth.any():
+                return False
+        elif shape_of(self):
+            raise ValueError("The truth value of an array with more than one element is ambiguous.")
+        raise NeedsLoop(self.level, "a branch on a value that differs")
+
+    def _needs_loop(self, *args, **kwargs):
+        raise NeedsLoop(self.level, "a plain number or array was asked for")
+
+    __int__ = __index__ = __float__ = __complex__ = __array__ = item = tolist = tobytes = _needs_loop
+
+    def __repr__(self):
+        return f"Batched({self.data!r})"
+
+    __str__ = __repr__
+
+    def __format__(self, spec):
+        return repr(self)
+
+
+def batched(data, level, start=None):
+    """Return a `Batched` of the runs along the first axis of `data`, unit vectors from number `start` on if given."""
+    box = object.__new__(Batched)
+    box.data, box.aux, box.level = data, start, level
+    return box
+
+
+def scaled(data, x):
+    """Return the product of the batch `x` with a constant: multiples of unit vectors remain such."""
+    return batched(data, x.level, x.aux if data.shape == x.data.shape else None)
+
+
+def wrap(y, level):
+    """Return the outputs of a call as batches."""
+    if y.__class__ is not np.ndarray and isinstance(y, tuple | list):
+        parts = [batched(v, level) for v in y]
+        return type(y)(*parts) if hasattr(y, "_fields") else type(y)(parts)
+    return batched(y, level)
+
+
+def ranked(x, rank):
+    """Give each run's value `rank` axes, with axes of length 1 in front."""
+    shape = x.shape
+    have = len(shape) - 1
+    return x if have >= rank else x.reshape(shape[:1] + (1,) * (rank - have) + shape[1:])
+
+
+def spread(x, n):
+    """Return a value that is the same in all runs as one of `n` runs."""
+    return np.broadcast_to(x, (n, *shape_of(x)))
+
+
+def lined_up(rule, n, xs, flags, params):
+    """Run a function that broadcasts its operands."""
+    rank = 0
+    for x, m in zip(xs, flags):  # noqa: B905 (strict costs time)
+        r = (x.ndim if x.__class__ is np.ndarray else len(shape_of(x))) - m
+        if r > rank:
+            rank = r
+    return rule.apply(tuple([ranked(x, rank) if m else x for x, m in zip(xs, flags)]), params)  # noqa: B905
+
+
+def moved(rule, n, xs, flags, params):
+    """Move the elements of all runs by the positions of one."""
+    (x,) = xs
+    if x.__class__ is np.ndarray and n:
+        part = rule.apply((x[0],), params)
+        if (
+            part.__class__ is np.ndarray and part.base is not None and np.may_share_memory(part, x)
+        ):  # a view remains one
+            return np.lib.stride_tricks.as_strided(part, (n, *part.shape), (x.strides[0], *part.strides))
+    where = positions(rule.fun, x.shape[1:], params)
+    return x.reshape(n, -1)[:, where.reshape(-1)].reshape((n, *where.shape))
+
+
+def looped(rule, n, xs, flags, params, level=None):
+    """Call the function once for each run."""
+    note_loops((rule.name,))
+    runs = [rule.apply(tuple([x[k] if m else x for x, m in zip(xs, flags, strict=True)]), params) for k in range(n)]
+    if not runs:
+        raise NeedsLoop(level, "an empty batch of a function without a batching rule")
+    first = runs[0]
+    if isinstance(first, tuple | list):
+        parts = [stacked(part, level) for part in zip(*runs, strict=True)]
+        return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
+    return stacked(runs, level)
+
+
+def stacked(parts, level):
+    """Stack one output of all runs."""
+    if len({shape_of(p) for p in parts}) > 1:
+        raise NeedsLoop(level, "a result whose shape differs from run to run")
+    return np.stack(parts)
+
+
+def run_constant(fun, args, kwargs, level):  # noqa: D102 (see below)
+        return run_constant(fun, args, kwargs, level)
+
+    def __bool__(self):
+        data = value(self.data)
+        if len(shape_of(data)) == 1:  # a branch that all runs take alike
+            truth = data != 0
+            if not len(truth):  # no run takes any, and a loop would never end
+                raise NeedsLoop(self.level, "a branch of no runs")
+            if truth.all():
+                return True
+            if not truth.any():
+                return False
+        elif shape_of(self):
+            raise ValueError("The truth value of an array with more than one element is ambiguous.")
+        raise NeedsLoop(self.level, "a branch on a value that differs")
+
+    def _needs_loop(self, *args, **kwargs):
+        raise NeedsLoop(self.level, "a plain number or array was asked for")
+
+    __int__ = __index__ = __float__ = __complex__ = __array__ = item = tolist = tobytes = _needs_loop
+
+    def __repr__(self):
+        return f"Batched({self.data!r})"
+
+    __str__ = __repr__
+
+    def __format__(self, spec):
+        return repr(self)
+
+
+def batched(data, level, start=None):
+    """Return a `Batched` of the runs along the first axis of `data`, unit vectors from number `start` on if given."""
+    box = object.__new__(Batched)
+    box.data, box.aux, box.level = data, start, level
+    return box
+
+
+def scaled(data, x):
+    """Return the product of the batch `x` with a constant: multiples of unit vectors remain such."""
+    return batched(data, x.level, x.aux if data.shape == x.data.shape else None)
+
+
+def wrap(y, level):
+    """Return the outputs of a call as batches."""
+    if y.__class__ is not np.ndarray and isinstance(y, tuple | list):
+        parts = [batched(v, level) for v in y]
+        return type(y)(*parts) if hasattr(y, "_fields") else type(y)(parts)
+    return batched(y, level)
+
+
+def ranked(x, rank):
+    """Give each run's value `rank` axes, with axes of length 1 in front."""
+    shape = x.shape
+    have = len(shape) - 1
+    return x if have >= rank else x.reshape(shape[:1] + (1,) * (rank - have) + shape[1:])
+
+
+def spread(x, n):
+    """Return a value that is the same in all runs as one of `n` runs."""
+    return np.broadcast_to(x, (n, *shape_of(x)))
+
+
+def lined_up(rule, n, xs, flags, params):
+    """Run a function that broadcasts its operands."""
+    rank = 0
+    for x, m in zip(xs, flags):  # noqa: B905 (strict costs time)
+        r = (x.ndim if x.__class__ is np.ndarray else len(shape_of(x))) - m
+        if r > rank:
+            rank = r
+    return rule.apply(tuple([ranked(x, rank) if m else x for x, m in zip(xs, flags)]), params)  # noqa: B905
+
+
+def moved(rule, n, xs, flags, params):
+    """Move the elements of all runs by the positions of one."""
+    (x,) = xs
+    if x.__class__ is np.ndarray and n:
+        part = rule.apply((x[0],), params)
+        if (
+            part.__class__ is np.ndarray and part.base is not None and np.may_share_memory(part, x)
+        ):  # a view remains one
+            return np.lib.stride_tricks.as_strided(part, (n, *part.shape), (x.strides[0], *part.strides))
+    where = positions(rule.fun, x.shape[1:], params)
+    return x.reshape(n, -1)[:, where.reshape(-1)].reshape((n, *where.shape))
+
+
+def looped(rule, n, xs, flags, params, level=None):
+    """Call the function once for each run."""
+    note_loops((rule.name,))
+    runs = [rule.apply(tuple([x[k] if m else x for x, m in zip(xs, flags, strict=True)]), params) for k in range(n)]
+    if not runs:
+        raise NeedsLoop(level, "an empty batch of a function without a batching rule")
+    first = runs[0]
+    if isinstance(first, tuple | list):
+        parts = [stacked(part, level) for part in zip(*runs, strict=True)]
+        return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
+    return stacked(runs, level)
+
+
+def stacked(parts, level):
+    """Stack one output of all runs."""
+    if len({shape_of(p) for p in parts}) > 1:
+        raise NeedsLoop(level, "a result whose shape differs from run to run")
+    return np.stack(parts)
+
+
+def run_constant(fun, args, kwargs, level):  # noqa: D102 (see below)
+        return run_constant(fun, args, kwargs, level)
+
+    def __bool__(self):
+        data = value(self.data)
+        if len(shape_of(data)) == 1:  # a branch that all runs take alike
+            truth = data != 0
+            if not len(truth):  # no run takes any, and a loop would never end
+                raise NeedsLoop(self.level, "a branch of no runs")
+            if truth.all():
+                return True
+            if not truth.any():
+                return False
+        elif shape_of(self):
+            raise ValueError("The truth value of an array with more than one element is ambiguous.")
+        raise NeedsLoop(self.level, "a branch on a value that differs")
+
+    def _needs_loop(self, *args, **kwargs):
+        raise NeedsLoop(self.level, "a plain number or array was asked for")
+
+    __int__ = __index__ = __float__ = __complex__ = __array__ = item = tolist = tobytes = _needs_loop
+
+    def __repr__(self):
+        return f"Batched({self.data!r})"
+
+    __str__ = __repr__
+
+    def __format__(self, spec):
+        return repr(self)
+
+
+def batched(data, level, start=None):
+    """Return a `Batched` of the runs along the first axis of `data`, unit vectors from number `start` on if given."""
+    box = object.__new__(Batched)
+    box.data, box.aux, box.level = data, start, level
+    return box
+
+
+def scaled(data, x):
+    """Return the product of the batch `x` with a constant: multiples of unit vectors remain such."""
+    return batched(data, x.level, x.aux if data.shape == x.data.shape else None)
+
+
+def wrap(y, level):
+    """Return the outputs of a call as batches."""
+    if y.__class__ is not np.ndarray and isinstance(y, tuple | list):
+        parts = [batched(v, level) for v in y]
+        return type(y)(*parts) if hasattr(y, "_fields") else type(y)(parts)
+    return batched(y, level)
+
+
+def ranked(x, rank):
+    """Give each run's value `rank` axes, with axes of length 1 in front."""
+    shape = x.shape
+    have = len(shape) - 1
+    return x if have >= rank else x.reshape(shape[:1] + (1,) * (rank - have) + shape[1:])
+
+
+def spread(x, n):
+    """Return a value that is the same in all runs as one of `n` runs."""
+    return np.broadcast_to(x, (n, *shape_of(x)))
+
+
+def lined_up(rule, n, xs, flags, params):
+    """Run a function that broadcasts its operands."""
+    rank = 0
+    for x, m in zip(xs, flags):  # noqa: B905 (strict costs time)
+        r = (x.ndim if x.__class__ is np.ndarray else len(shape_of(x))) - m
+        if r > rank:
+            rank = r
+    return rule.apply(tuple([ranked(x, rank) if m else x for x, m in zip(xs, flags)]), params)  # noqa: B905
+
+
+def moved(rule, n, xs, flags, params):
+    """Move the elements of all runs by the positions of one."""
+    (x,) = xs
+    if x.__class__ is np.ndarray and n:
+        part = rule.apply((x[0],), params)
+        if (
+            part.__class__ is np.ndarray and part.base is not None and np.may_share_memory(part, x)
+        ):  # a view remains one
+            return np.lib.stride_tricks.as_strided(part, (n, *part.shape), (x.strides[0], *part.strides))
+    where = positions(rule.fun, x.shape[1:], params)
+    return x.reshape(n, -1)[:, where.reshape(-1)].reshape((n, *where.shape))
+
+
+def looped(rule, n, xs, flags, params, level=None):
+    """Call the function once for each run."""
+    note_loops((rule.name,))
+    runs = [rule.apply(tuple([x[k] if m else x for x, m in zip(xs, flags, strict=True)]), params) for k in range(n)]
+    if not runs:
+        raise NeedsLoop(level, "an empty batch of a function without a batching rule")
+    first = runs[0]
+    if isinstance(first, tuple | list):
+        parts = [stacked(part, level) for part in zip(*runs, strict=True)]
+        return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
+    return stacked(runs, level)
+
+
+def stacked(parts, level):
+    """Stack one output of all runs."""
+    if len({shape_of(p) for p in parts}) > 1:
+        raise NeedsLoop(level, "a result whose shape differs from run to run")
+    return np.stack(parts)
+
+
 _inside = threading.local()
 
 

@@ -3,10 +3,11 @@
 import inspect
 import itertools
 import sys
+import threading
 
 import numpy as np
 
-from chainrule.engine import batched, boxed, elementwise
+from chainrule.engine import boxed, elementwise
 from chainrule.engine.boxed import CALL, Boxed, dispatch, keeper, value
 from chainrule.engine.fastcalls import bilinear_call, direct_call, linear_run, spread_run, with_keywords
 from chainrule.engine.rule import RULES, UNSUPPORTED, full_name
@@ -34,7 +35,7 @@ def build(function):
             why = UNSUPPORTED.get(function) or UNSUPPORTED.get(name)
             raise UnsupportedFunctionError(name, *why) if why else NoRuleError(name)
     if entry.kind == "composite":
-        return batched.guarded(function, composite_call(entry))
+        return guarded(function, composite_call(entry))
     if entry.kind == "constant":
         return constant_call(function)
     if entry.kind == "elementwise":
@@ -76,6 +77,37 @@ def composite_call(entry):
         y = written(*[named.pop(n) for n in unnamed if n in named], **named)
         return y if out is None else into(out, y, entry.name)
 
+    return call
+
+
+_inside = threading.local()
+
+
+def guarded(fun, written):
+    """Return the call of a composite that may hand on the plain values of its arguments to the function itself.
+
+    Of what stays in plain values these are the arguments, and the composite would be called again without end: then the
+    function is one without derivative.
+    """
+
+    def call(*args, **kwargs):
+        for a in args:
+            if isinstance(a, Boxed) and a.kept:
+                break
+        else:
+            return written(*args, **kwargs)
+        active = _inside.__dict__.setdefault("active", set())
+        key = (fun, *[id(a) for a in args if isinstance(a, Boxed)])
+        if key in active:
+            top = keeper(args)
+            return top.run_constant(fun, args, kwargs, top.level)
+        active.add(key)
+        try:
+            return written(*args, **kwargs)
+        finally:
+            active.discard(key)
+
+    call.__name__, call.__doc__ = getattr(written, "__name__", "call"), written.__doc__
     return call
 
 
