@@ -231,8 +231,29 @@ def test_the_choice_of_mode_follows_the_sizes_and_can_be_asked_for():
     tall = cr.jacobian(lambda t: np.stack([t, t**2, np.sin(t)]))
     assert wide.choice(X).mode == "reverse"
     assert tall.choice(0.5).mode == "forward"
-    assert "3 reverse passes" in str(tall.choice(0.5))
+    assert (
+        str(tall.choice(0.5)) == "forward: 1 column (one for each input) costs less than 3 rows (one for each output)"
+    )
+    assert wide.choice(X).reason == "2 rows (one for each output) cost no more than 3 columns (one for each input)"
+    assert cr.jacobian(lambda x: x * X).choice(X).mode == "reverse"  # as many of both
+    assert cr.jacobian(np.sin).choice(0.5).mode == "forward"
     assert cr.jacobian(np.sin, mode="forward").choice(X).mode == "forward"
+
+
+def test_a_jacobian_in_one_number_runs_the_function_once():
+    runs = []
+    f = lambda t: runs.append(t) or np.stack([t, t**2, t**3])
+    assert_allclose(cr.jacobian(f)(2.0), [1.0, 4.0, 12.0])
+    assert_allclose(cr.jacobian(lambda t: {"a": f(t[0]), "b": 1.0})(np.array([2.0]))["a"], [[1.0], [4.0], [12.0]])
+    assert len(runs) == 2
+
+
+@pytest.mark.parametrize("mode", ["auto", "forward", "reverse"])
+def test_jacobians_in_and_of_nothing(mode):
+    J = cr.jacobian(lambda x: np.ones(3) * np.sum(x), mode=mode)
+    assert J(np.zeros(0)).shape == (3, 0)
+    assert cr.jacobian(lambda x: x[:0], mode=mode)(X).shape == (0, 3)
+    assert cr.jacobian(lambda x: x * X[:0], mode=mode)(2.0).shape == (0,)
 
 
 def test_cost_of_the_two_modes_is_counted():
