@@ -15,6 +15,7 @@ What was run once for each is noted where somebody asks: in a context of `noted_
 """
 
 import contextvars
+import inspect
 import threading
 
 import numpy as np
@@ -211,14 +212,37 @@ def stacked(parts, level):
     return np.stack(parts)
 
 
+def joined(values):
+    """Return a list that holds batches as one batch, if its values are arrays of one dtype; else as it is."""
+    if not any(v.__class__ is Batched for v in values):
+        return values
+    forms = {(shape_of(v), getattr(v, "dtype", None)) for v in values}
+    return np.stack(values) if len(forms) == 1 else values
+
+
+def by_place(fun, args, kwargs):
+    """Give arguments by their place that were given by name, as far as these follow on those given so already."""
+    args, kwargs = list(args), dict(kwargs)
+    for name in list(inspect.signature(fun).parameters)[len(args) :]:
+        if name not in kwargs:
+            break
+        args.append(kwargs.pop(name))
+    return args, kwargs
+
+
 def run_constant(fun, args, kwargs, level):
     """Run a function without derivative on batches: all runs at once for ufuncs and functions of an axis."""
     of_form = FORM.get(fun)
     if of_form is not None:
         return of_form(*args, **kwargs)
+    if any(v.__class__ is Batched for v in kwargs.values()):
+        args, kwargs = by_place(fun, args, kwargs)
+    args = [joined(a) if a.__class__ is tuple or a.__class__ is list else a for a in args]
     flags = [a.__class__ is Batched and a.level == level for a in args]
     xs = [a.data if m else a for a, m in zip(args, flags, strict=True)]
-    n = next(x.shape[0] for x, m in zip(xs, flags, strict=True) if m)
+    n = next((x.shape[0] for x, m in zip(xs, flags, strict=True) if m), None)
+    if n is None:
+        raise NeedsLoop(level, f"a batch among the options of {fun.__name__}, or in a list")
     how = BATCHING.get(fun)
     if how is not None:
         return wrap(how(Plain(fun), n, xs, flags, kwargs), level)

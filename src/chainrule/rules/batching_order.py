@@ -9,7 +9,7 @@ from chainrule.engine.batched import BATCHING, looped, spread
 from chainrule.engine.boxed import Boxed, all_values
 from chainrule.engine.spec import shape_of
 from chainrule.rules import statistics
-from chainrule.rules.batching import along, as_it_is
+from chainrule.rules.batching import along, as_it_is, checked
 from chainrule.rules.interpolation import shares, through_values
 
 # -- quantiles ---------------------------------------------------------------------------------------------------
@@ -93,6 +93,21 @@ def with_kth(rule, n, xs, flags, params):
     return along(-1, flat=True)(rule, n, xs[:1], flags[:1], params)
 
 
+def by_keys(rule, n, xs, flags, params):
+    """Sort by several keys: by each in turn, the last of them last."""
+    keys = xs[0]
+    if keys.ndim < 3:  # keys that are numbers
+        return looped(rule, n, xs, flags, params)
+    axis = params.get("axis", xs[1] if len(xs) > 1 else -1)
+    axis = checked(axis, len(keys.shape) - 2)
+    order = np.argsort(keys[:, 0], axis=axis, kind="stable")
+    for k in range(1, keys.shape[1]):
+        step = np.argsort(np.take_along_axis(keys[:, k], order, axis), axis=axis, kind="stable")
+        order = np.take_along_axis(order, step, axis)
+    return order
+
+
+BATCHING[np.lexsort] = by_keys
 BATCHING[np.partition] = BATCHING[np.argpartition] = with_kth
 BATCHING[np.unwrap] = along(-1)
 for _fun in (np.argmax, np.argmin, np.nanargmax, np.nanargmin):

@@ -95,6 +95,11 @@ def least_squares(rule, n, xs, flags, params):
     """Solve least squares by singular values, if the ranks of all runs are the same."""
     a, b = xs
     rcond = params.get("rcond")
+    if not flags[0] and len(shape_of(a)) == 2 and len(b.shape) < 4:  # the right sides of all runs, side by side
+        x, squares, rank, s = np.linalg.lstsq(a, np.moveaxis(b, 0, 1).reshape(b.shape[1], -1), rcond=rcond)
+        x = np.moveaxis(x.reshape(x.shape[0], n, *b.shape[2:]), 1, 0)
+        squares = squares.reshape(n, -1) if squares.shape[0] else np.zeros((n, 0), squares.dtype)
+        return x, squares, np.full(n, rank), spread(s, n)
     known, given = all_values(a), all_values(b)
     if not flags[0] or len(a.shape) != 3 or known.ndim != 3 or not known.size or not given.size:
         return looped(rule, n, xs, flags, params)

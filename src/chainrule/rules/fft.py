@@ -224,5 +224,5 @@ def correlate(a, v, mode="valid"):
     """Convolve with the other, reversed and conjugated."""
     a, v = array(a), array(v)
     if len(value(v)) > len(value(a)):
-        return conj(np.correlate(v, a, mode))[::-1]
+        return conj(correlate(v, a, mode))[::-1]
     return np.convolve(a, conj(v)[::-1], mode)

@@ -1,0 +1,179 @@
+"""Functions that run on a batch by an entry of the table: against plain NumPy run by run, and central differences."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import chainrule as cr
+
+N = 4
+rng = np.random.default_rng(11)
+
+
+def draw(*shape):
+    return rng.normal(size=(N, *shape))
+
+
+def rising(*shape):
+    return np.sort(draw(*shape), axis=-1) + np.linspace(-1, 1, shape[-1])
+
+
+HOLES = draw(2, 5)
+HOLES[:, 0, 1] = HOLES[2, 1, 3] = np.nan
+TALL = draw(5, 3)
+
+# name -> the function of one run, and the operands of all runs; each operand may also be one for all (in_axes=None)
+CASES = {
+    "median": (np.median, draw(4)),
+    "median of an axis": (lambda x: np.median(x, axis=0, keepdims=True), draw(3, 4)),
+    "quantile": (lambda x: np.quantile(x, 0.3), draw(5)),
+    "quantiles of rows": (lambda x: np.quantile(x, [[0.1, 0.5]], axis=1), draw(2, 5)),
+    "percentile by method": (lambda x: np.percentile(x, [20, 70], axis=0, method="hazen", keepdims=True), draw(4, 2)),
+    "nanmedian": (lambda x: np.nanmedian(x, axis=1), HOLES),
+    "nanquantile": (lambda x: np.nanquantile(x, 0.4), HOLES),
+    "partition": (lambda x: np.partition(x, (1, 3), axis=0) * x[:1], draw(5, 2)),
+    "partition flat": (lambda x: np.partition(x, 2, axis=None)[:3].sum(), draw(3, 2)),
+    "sort": (lambda x: np.sort(x, axis=0, kind="stable") * x, draw(5, 2)),
+    "argsort by position": (lambda x: x[np.argsort(x, 0, "stable")] * np.arange(5.0), draw(5)),
+    "argmax": (lambda x: np.take_along_axis(x, np.argmax(x, 1, keepdims=True), 1), draw(3, 4)),
+    "lexsort": (lambda x, y: x[np.lexsort((y, np.floor(x)))] * np.arange(5.0), draw(5), draw(5)),
+    "searchsorted": (lambda a, v: np.searchsorted(a, v) + v, rising(5), draw(2, 3)),
+    "searchsorted right": (lambda a, v: np.searchsorted(a, v, "right") * v, rising(4), draw()),
+    "digitize": (lambda x, b: np.digitize(x, b, right=True) * x, draw(6), rising(3)),
+    "interp": (lambda x, xp, fp: np.interp(x, xp, fp), draw(3), rising(5), draw(5)),
+    "interp with ends": (lambda x, fp: np.interp(x, [-1.0, 0.0, 0.5], fp, left=7.0, right=-3.0), draw(2, 2), draw(3)),
+    "interp with a period": (lambda x, xp, fp: np.interp(x, xp, fp, period=2.7), draw(4), draw(4), draw(4)),
+    "unwrap": (lambda x: np.unwrap(x, axis=0), 6 * draw(5, 2)),
+    "convolve": (lambda a, v: np.convolve(a, v), draw(6), draw(3)),
+    "convolve same": (lambda a, v: np.convolve(a, v, "same"), draw(3), draw(5)),
+    "convolve valid": (lambda a, v: np.convolve(a, v, mode="valid"), draw(6), draw(3)),
+    "correlate": (lambda a, v: np.correlate(a, v, "full"), draw(2), draw(4)),
+    "convolve long rows": (lambda a, v: np.convolve(a, v, "valid")[:3], draw(190), draw(70)),
+    "dot": (np.dot, draw(2, 3), draw(2, 3, 2)),
+    "dot by a vector": (np.dot, draw(3), draw(2, 3, 2)),
+    "dot of many": (np.dot, draw(2, 2, 3), draw(3)),
+    "lstsq": (lambda a, b: np.linalg.lstsq(a, b)[0], draw(5, 3), draw(5)),
+    "lstsq of columns": (lambda a, b: np.linalg.lstsq(a, b)[0], draw(3, 4), draw(3, 2)),
+    "lstsq of lost rank": (lambda a, b: np.linalg.lstsq(a, b, rcond=1e-3)[0], TALL[..., :2] @ draw(2, 3), draw(5)),
+    "squares": (lambda a, b: np.linalg.lstsq(a, b)[1], TALL, draw(5, 2)),
+    "linspace": (lambda a, b: np.linspace(a, b, 4, axis=-1), draw(3), draw()),
+    "logspace": (lambda a, b: np.logspace(a, b, 3, endpoint=False), draw(), draw(2)),
+    "ldexp": (lambda x: np.ldexp(x, [[1], [-2]]), draw(3)),
+    "frexp": (lambda x: np.frexp(x)[0], 1.3 + 0.3 * np.tanh(draw(3))),
+    "i0": (np.i0, draw(3)),
+    "tril of a vector": (lambda x: np.tril(x, 1), draw(3)),
+    "emath": (lambda x: np.emath.sqrt(x * x), draw(3)),
+    "poly": (np.poly, draw(3)),
+}
+SLOPES_OF_SPLITS = {"lstsq of lost rank"}  # by differences the rank is full, and the solution jumps
+
+
+def operands(name, dtype=float):
+    return [x.astype(dtype) for x in CASES[name][1:]]
+
+
+def runs(f, axes, xs, n=N):
+    return [f(*[x if a is None else x[k] for x, a in zip(xs, axes, strict=True)]) for k in range(n)]
+
+
+def shared(axes, xs):
+    return [x[1] if a is None else x for x, a in zip(xs, axes, strict=True)]
+
+
+WAYS = [(n, axes) for n in CASES for axes in itertools.product((0, None), repeat=len(CASES[n]) - 1) if 0 in axes]
+
+
+@pytest.mark.parametrize(("name", "axes"), WAYS)
+def test_values_are_those_of_the_runs(name, axes):
+    f = CASES[name][0]
+    for dtype, digits in ((np.float64, 1e-11), (np.float32, 3e-4)):
+        xs = shared(axes, operands(name, dtype))
+        want = np.stack(runs(f, axes, xs))
+        have = cr.vmap(f, in_axes=axes)(*xs)
+        assert have.dtype == want.dtype
+        np.testing.assert_allclose(have, want, rtol=digits, atol=digits)
+        one = cr.vmap(f, in_axes=axes)(*[x if a is None else x[:1] for x, a in zip(xs, axes, strict=True)])
+        np.testing.assert_allclose(one, want[:1], rtol=digits, atol=digits)
+
+
+@pytest.mark.parametrize(("name", "axes"), WAYS)
+def test_nothing_is_called_once_per_run(name, axes):
+    f = CASES[name][0]
+    xs = shared(axes, operands(name))
+    loss = lambda *xs: np.sum(np.sin(np.abs(f(*xs))))
+    everywhere = tuple(range(len(xs)))
+    assert cr.vmap(f, in_axes=axes).loops(*xs) == ()
+    assert cr.vmap(cr.grad(loss, argnums=everywhere), in_axes=axes).loops(*xs) == ()
+    assert cr.vmap(lambda *xs: cr.jvp(f, xs, xs)[1], in_axes=axes).loops(*xs) == ()
+
+
+@pytest.mark.parametrize("name", sorted(set(CASES) - SLOPES_OF_SPLITS))
+def test_gradients_are_slopes(name):
+    f, xs = CASES[name][0], operands(name)
+    everywhere = tuple(range(len(xs)))
+    loss = lambda *xs: np.sum(np.sin(np.abs(f(*xs))))
+    total = lambda *xs: np.sum(cr.vmap(loss)(*xs))
+    inside, around = cr.vmap(cr.grad(loss, argnums=everywhere))(*xs), cr.grad(total, argnums=everywhere)(*xs)
+    for k, x in enumerate(xs):
+        step = 1e-6 * np.cos(np.arange(x.size)).reshape(x.shape)
+        ends = [runs(loss, [0] * len(xs), [*xs[:k], x + s * step, *xs[k + 1 :]]) for s in (1, -1)]
+        want = (np.array(ends[0]) - np.array(ends[1])) / 2
+        for bar in (inside[k], around[k]):
+            terms = np.where(np.isnan(x), 0, bar * step)
+            np.testing.assert_allclose(terms.reshape(N, -1).sum(axis=1), want, rtol=1e-5, atol=3e-12)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_no_runs_give_no_results(name):
+    f, xs = CASES[name][0], operands(name)
+    try:
+        have = cr.vmap(f)(*[x[:0] for x in xs])
+    except cr.errors.ShapeError as error:
+        assert "length 0" in str(error)
+    else:
+        assert have.shape == (0, *np.shape(f(*[x[0] for x in xs])))
+
+
+WHOLE = {
+    "median": (np.median, (5,)),
+    "quantile": (lambda x: np.quantile(x, [0.2, 0.9]), (5,)),
+    "partition": (lambda x: np.partition(x, 2), (5,)),
+    "sort": (np.sort, (5,)),
+    "convolve": (lambda x: np.convolve(x, x[:2]), (5,)),
+    "dot": (lambda x: np.dot(x, x), (2, 3, 3)),
+    "digitize": (lambda x: np.digitize(x, [2, 5]), (4,)),
+    "searchsorted": (lambda x: np.searchsorted(np.sort(x), 3), (4,)),
+    "interp": (lambda x: np.interp(x, [0, 4, 9], [1, 2, 8]), (4,)),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_integers_keep_their_dtype(name):
+    f, shape = WHOLE[name]
+    xs = rng.integers(0, 9, size=(N, *shape))
+    want = np.stack([f(x) for x in xs])
+    have = cr.vmap(f)(xs)
+    assert have.dtype == want.dtype
+    np.testing.assert_allclose(have, want, rtol=1e-12)
+
+
+def test_equal_entries_are_searched_as_by_numpy():
+    a = np.array([[0.0, 1.0, 1.0, 2.0], [1.0, 1.0, np.nan, np.nan], [np.inf] * 4])
+    v = np.array([[1.0, 2.0, np.nan], [np.nan, 1.0, 0.0], [np.inf, -np.inf, 3.0]])
+    for side in ("left", "right"):
+        want = [np.searchsorted(p, q, side) for p, q in zip(a, v, strict=True)]
+        np.testing.assert_array_equal(cr.vmap(lambda p, q: np.searchsorted(p, q, side))(a, v), want)
+
+
+def test_an_infinite_value_at_a_knot_stays_there():
+    f = lambda fp: np.interp([0.0, 0.5, 2.0], [0.0, 1.0, 2.0], fp)
+    fp = np.array([[0.0, 1.0, np.inf], [1.0, 2.0, 3.0]])
+    np.testing.assert_array_equal(cr.vmap(f)(fp), [f(p) for p in fp])
+
+
+def test_ranks_that_differ_between_the_runs():
+    a = np.stack([np.eye(3), np.diag([1.0, 2.0, 0.0])])
+    b = np.ones((2, 3))
+    have = cr.vmap(lambda a, b: np.linalg.lstsq(a, b)[0])(a, b)
+    np.testing.assert_allclose(have, [[1, 1, 1], [1, 0.5, 0]], atol=1e-12)
