@@ -29,7 +29,7 @@ PRIMITIVES = {
     "chainrule.engine.rule": None,
     "chainrule.engine.spec": None,
     "chainrule.engine.splitting": None,
-    "chainrule.engine.boxed": {"Boxed", "all_values", "array_value", "value"},
+    "chainrule.engine.boxed": {"Boxed", "all_values", "array_value", "ordinary", "value"},
     "chainrule.engine.indexing": {"getitem", "put", "scatter", "written"},
 }
 BRIDGE = {
@@ -57,8 +57,8 @@ ENTRIES = {  # what a few of them need in addition, to register an operator, a u
 PUBLIC = [
     "Dual", "Function", "Variable", "adopt", "check_grads", "checkpoint", "custom_jvp", "custom_vjp", "directional",
     "elementwise_grad", "explain", "extend", "gauss_newton", "grad", "hessian", "hessian_diagonal", "hvp",
-    "jacobian", "jvp", "keep_memory", "linearize", "no_grad", "numeric", "relu", "scan", "sigmoid", "stop_gradient",
-    "unadopt", "value", "value_and_grad", "vjp", "vmap",
+    "jacobian", "jvp", "keep_memory", "linearize", "no_grad", "numeric", "record", "relu", "scan", "sigmoid",
+    "stop_gradient", "unadopt", "value", "value_and_grad", "vjp", "vmap",
 ]
 # fmt: on
 

@@ -8,21 +8,24 @@ import pytest
 import chainrule as cr
 from chainrule.engine.tape import Node
 from chainrule.errors import LeakedValueError, NotDifferentiableError
-from chainrule.program.record import Symbol, Tracer, record
+from chainrule.program.ir import Equation, Guard, GuardFailed, Symbol, interpret, verify
+from chainrule.program.passes.smooth import smooth
+from chainrule.program.record import record
+from chainrule.program.tracing import Tracer
 
 
 def lines(program):
     """Write the equations as text: output, function, operands."""
-    return [(str(e.output), e.rule.name.rpartition(".")[2], *[str(x) for x in e.inputs]) for e in program.equations]
+    return [
+        (str(e.output), e.rule.name.rpartition(".")[2], *[str(x) for x in e.inputs])
+        for e in program.equations
+        if e.__class__ is Equation
+    ]
 
 
 def rerun(program, *points):
-    """Evaluate a program at other points, equation by equation."""
-    values = dict(program.constants)
-    values.update(zip(program.inputs, points, strict=True))
-    for e in program.equations:
-        values[e.output] = e.rule.apply(tuple([values[x] if isinstance(x, Symbol) else x for x in e.inputs]), e.params)
-    return [values[y] if isinstance(y, Symbol) else y for y in program.outputs]
+    """Evaluate a program at other points."""
+    return interpret(verify(program), points)
 
 
 def test_equations_are_the_calls_in_their_order():
@@ -103,10 +106,27 @@ def test_containers_in_and_out():
     assert [str(y) for y in program.outputs] == ["v4", "1.0"]
 
 
-def test_comparisons_and_branches_leave_no_trace():
+def test_a_branch_is_guarded_by_the_answer_it_got():
     f = lambda x: x * 2 if x > 0 else x * 3
-    assert [line[1:] for line in lines(record(f)(1.0))] == [("multiply", "v1", "2")]
-    assert [line[1:] for line in lines(record(f)(-1.0))] == [("multiply", "v1", "3")]
+    program = record(f)(1.0)
+    assert [line[1:] for line in lines(program)] == [("gt", "v1", "0"), ("multiply", "v1", "2")]
+    assert rerun(program, 5.0) == [10.0]
+    with pytest.raises(GuardFailed):
+        rerun(program, -1.0)
+    assert rerun(record(f)(-1.0), -2.0) == [-6.0]
+
+
+def test_masks_and_indices_are_computed_anew():
+    f = lambda x: np.sum(np.where(x > 0, x, -2 * x)) + x[np.argmax(x)]
+    program = record(cr.grad(f))(np.array([1.0, -2.0, 3.0]))
+    np.testing.assert_array_equal(rerun(program, np.array([4.0, 2.0, -3.0]))[0], [2.0, 1.0, -2.0])
+
+
+def test_smooth_leaves_what_carries_derivatives():
+    f = lambda x: np.where(x > 0, x * 2, x * 3)
+    program = smooth(record(f, values=True)(np.array([1.0, -1.0])))
+    assert [line[1] for line in lines(verify(program))] == ["multiply", "multiply", "where"]
+    assert [c.tolist() for c in program.constants.values()] == [[True, False]]
 
 
 def test_writes_into_a_traced_buffer_are_equations():
@@ -133,7 +153,7 @@ def test_no_grad_makes_constants():
             y = x * 2
         return x * y
 
-    program = record(f, values=True)(3.0)
+    program = smooth(record(f, values=True)(3.0))
     assert [line[1:] for line in lines(program)] == [("multiply", "v1", "6.0")]
 
 

@@ -7,7 +7,6 @@ from chainrule import (
     numpy,  # noqa: F401 (not in __all__: a star import would hide NumPy itself)
 )
 from chainrule import rules as _rules  # noqa: F401
-from chainrule.engine.boxed import value
 from chainrule.engine.dual import Dual
 from chainrule.engine.function import Function
 from chainrule.engine.level import no_grad
@@ -32,6 +31,7 @@ from chainrule.transforms import (
     numeric,
     scan,
     stop_gradient,
+    value,
     value_and_grad,
     vjp,
     vmap,
@@ -62,6 +62,7 @@ __all__ = [
     "linearize",
     "no_grad",
     "numeric",
+    "record",
     "relu",
     "scan",
     "sigmoid",
@@ -79,12 +80,14 @@ _LATER = {
     "adopt": "chainrule.adopt",
     "unadopt": "chainrule.adopt",
     "explain": "chainrule.explain",
+    "record": "chainrule.program",
     "scipy": "chainrule.scipy",  # not in __all__: a star import would hide SciPy itself
 }
 
 if _TYPE_CHECKING:
     from chainrule.adopt import adopt, unadopt
     from chainrule.explain import explain
+    from chainrule.program import record
 else:
 
     def __getattr__(name):

@@ -380,6 +380,9 @@ def dispatch(rule, operands, params):
         elif x.__class__ not in PLAIN:
             plain = False
     if top is None:
+        top = keeper(params.values())
+        if top is not None and top.recorded:
+            return top.process(rule, top.level, operands, params)
         refuse_hidden(rule, params)
         return rule.apply(operands, params)
     for name in params:

@@ -12,12 +12,13 @@ Nothing here knows any NumPy function by name: `chainrule.rules` does.
 """
 
 import itertools
+import threading
 from operator import attrgetter
 
 import numpy as np
 
 from chainrule.engine import level as _level
-from chainrule.engine.boxed import Boxed
+from chainrule.engine.boxed import Boxed, ordinary
 from chainrule.engine.cotangent import LAZY, Accumulator, Masked, Scatter, Slots
 from chainrule.engine.held import check_kept
 from chainrule.engine.pulls import float_residuals, pulled
@@ -108,12 +109,17 @@ def pull_back(node, seed, *, record=None, visit=None, masks=None):
     out NaN, the pass is run once more with a mask at every cotangent: what writes, maxima and linear functions leave
     out stays zero, too.
     """
+    seeds = seed if isinstance(seed, list) else (seed,)
     if masks is None:
-        seeds = seed if isinstance(seed, list) else (seed,)
         masks = record is not None or any(isinstance(s, Boxed) for s in seeds)
     if masks is True:
-        masks = READS
+        masks = NONE if any([ordinary(s) for s in seeds]) else READS
+    done = None
+    if WATCHERS:
+        visit, done = watched(visit)
     leaves, nan = one_pass(node, seed, record, visit, masks or NONE)
+    if done is not None:
+        done()
     if nan:
         leaves, _ = one_pass(node, seed, record, visit, ALL)
     return leaves
@@ -134,7 +140,7 @@ def masks_for(values):
             v = v.data
         if isinstance(v, Boxed):
             boxed.append(v)
-    if not boxed:
+    if not boxed or any([ordinary(v) for v in boxed]):
         return NONE
     return CHOICES if all(hasattr(v, "tangent") and not isinstance(v.data, Boxed) for v in boxed) else READS
 
@@ -142,11 +148,30 @@ def masks_for(values):
 def has_nan(x):
     """Tell whether an entry of a value is NaN, or of its tangent; in most cases the sum tells that none is."""
     while isinstance(x, Boxed):
+        if x.recorded:
+            return False
         if hasattr(x, "tangent") and has_nan(x.tangent):
             return True
         x = x.data
     total = np.add.reduce(x, axis=None) if x.__class__ is np.ndarray else x
     return not abs(total) < np.inf and bool(np.isnan(x).any())
+
+
+WATCHERS = {}  # thread -> who is told of each step of its backward passes: programs that are being recorded
+
+
+def watched(visit):
+    """Return a `visit` that tells this thread's watcher, too, and what to call at the end of the pass."""
+    watcher = WATCHERS.get(threading.get_ident())
+    if watcher is None:
+        return visit, None
+
+    def both(node, ybar):
+        watcher.visit(node, ybar)
+        if visit is not None:
+            visit(node, ybar)
+
+    return both, watcher.leave
 
 
 def one_pass(node, seed, record, visit, masks):

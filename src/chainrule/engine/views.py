@@ -114,7 +114,8 @@ def noted(y, x, rule, params):
     """Return `y`, which `rule` made of `x` by moving elements; if NumPy made it a view of `x`, it remembers that."""
     if value(y) is value(x):
         return x  # NumPy gave the very array back: the same name
-    batch = isinstance(value(x), Boxed)
+    plain = value(x)
+    batch = isinstance(plain, Boxed) and plain.batch
     if batch and not y.shape:  # an entry of each run: an array of all runs shows them, one run gives a number
         shown = shows_in_one_run(x, rule, params)
     else:

@@ -13,7 +13,9 @@ from chainrule.engine.spec import shape_of
 from chainrule.errors import MissingDependencyError, NotDifferentiableError, ShapeError
 from chainrule.explain import layout, notation
 from chainrule.explain.table import ForwardTable, ReverseTable, Trace
-from chainrule.program.record import Symbol, record
+from chainrule.program.ir import Symbol
+from chainrule.program.passes.smooth import smooth
+from chainrule.program.record import record
 from chainrule.transforms.common import name_of, points, settle
 
 MODES = ("forward", "reverse", "both")
@@ -182,7 +184,7 @@ def explain(f: Callable, *args: Any, mode: str = "both", title: str | None = Non
         leaves = [value(v) for v in leaves]
         labels += [name + path for path in tree.paths(x)] if structure is not None else [name]
         floats.append(tree.unflatten(structure, leaves))
-    program = record(f, values=True)(*floats)
+    program = smooth(record(f, values=True)(*floats))
     trace = Trace(program, labels)
     for label, x in zip(labels, program.points, strict=True):
         refuse_complex(f"argument {label} of {function}", x)

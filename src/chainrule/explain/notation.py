@@ -5,7 +5,7 @@ import inspect
 import numpy as np
 
 from chainrule.engine.boxed import value
-from chainrule.program.record import Symbol
+from chainrule.program.ir import Symbol
 
 # Functions that have an operator are written with it. An operand is a name or a number, so only negative numbers need
 # parentheses.

@@ -20,7 +20,7 @@ from chainrule.engine.pulls import pull_of, pulled, residuals
 from chainrule.engine.spec import ones_of, shape_of, spec_of, zeros_of
 from chainrule.engine.tape import Node, leaf
 from chainrule.explain import notation
-from chainrule.program.record import Program, Symbol
+from chainrule.program.ir import Program, Symbol
 
 _HAND = 0.25  # the level of duals made by hand
 

@@ -1,1 +1,6 @@
-"""A recorded function: a list of equations. The tables of `chainrule.explain` are made from it."""
+"""A recorded function: a list of equations. What reads programs: `explain`, `flat` and `compile`."""
+
+from chainrule.program.ir import Program
+from chainrule.program.record import record
+
+__all__ = ["Program", "record"]

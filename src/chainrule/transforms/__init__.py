@@ -9,10 +9,10 @@ from chainrule.transforms.numeric import numeric
 from chainrule.transforms.products import directional, gauss_newton, hessian_diagonal
 from chainrule.transforms.reverse import elementwise_grad, grad, value_and_grad, vjp
 from chainrule.transforms.scan import scan
-from chainrule.transforms.stop import stop_gradient
+from chainrule.transforms.stop import stop_gradient, value
 
 __all__ = [
     "checkpoint", "custom_jvp", "custom_vjp", "directional", "elementwise_grad", "gauss_newton", "grad", "hessian",
-    "hessian_diagonal", "hvp", "jacobian", "jvp", "linearize", "numeric", "scan", "stop_gradient", "value_and_grad",
-    "vjp", "vmap",
+    "hessian_diagonal", "hvp", "jacobian", "jvp", "linearize", "numeric", "scan", "stop_gradient", "value",
+    "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip

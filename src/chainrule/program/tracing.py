@@ -1,0 +1,299 @@
+"""Tracers: values of a run that is being recorded.
+
+A `Tracer` is a further interpreter of the same rules, and the lowest: it holds a plain value, computes with it, and
+writes down each call as an `Equation` of its `Recording`. All that depends on an input is recorded, also what has no
+derivative: comparisons, masks, integers. So shapes and Python's control flow are all that is plain Python; where that
+asks for a value, a `Guard` is written down, or the run is refused, as the recording has it.
+
+Derivatives are recorded as the calls that their rules make: the transforms run as always, on values that are Tracers.
+"""
+
+import bisect
+import threading
+from typing import Any
+
+import numpy as np
+
+from chainrule.engine import batched, tape
+from chainrule.engine.boxed import Boxed
+from chainrule.engine.buffer import Buffer
+from chainrule.engine.held import frozen_param
+from chainrule.program.ir import Equation, Guard, Program, Symbol, applied
+from chainrule.program.places import user_place
+
+RECORDINGS = {}  # level -> the recording that runs at it
+
+
+class Recording:
+    """The writing of one program. A Tracer finds it by its level.
+
+    `asks` says what a question for a value does: ``guard`` writes it down, ``raise`` refuses numbers as any traced
+    value does and takes branches as they are. `through` tells whether calls with a rule of their own (custom_vjp and
+    the like) are recorded as the calls that they make.
+    """
+
+    def __init__(self, level, *, asks="raise", through=False, values=False, borrow=False):
+        self.level, self.asks, self.through, self.values, self.borrow = level, asks, through, values, borrow
+        self.program = Program()
+        self.captured = {}  # id of an array from outside -> (that array, its symbol)
+        self.serials = []  # where the tape's clock stood at each equation
+        self.symbols = []  # and what it made
+        self.thread = threading.get_ident()
+        self.cotangents = {}  # symbol of a cotangent -> symbol of its primal
+        self.primal = None  # place of the primal call that the backward pass is at
+
+    # -- writing ---------------------------------------------------------------------------------------------
+
+    def equation(self, rule, inputs, params, y, constant):
+        """Write down a call that gave `y`; return its outputs as Tracers."""
+        place = user_place() if self.primal is None else self.primal
+        several = y.__class__ is tuple or y.__class__ is list or isinstance(y, tuple)
+        made = [self.program.symbol(v) if is_value(v) else None for v in (y if several else (y,))]
+        if place is not None and place.name is not None and self.primal is None and not several:
+            made[0].hint = place.name
+        self.program.equations.append(
+            Equation(
+                batched.Plain(rule.fun) if constant else rule,
+                inputs,
+                params,
+                tuple(made) if several else made[0],
+                y if self.values else None,
+                place,
+            )
+        )
+        self.serials.append(tape.tick())
+        self.symbols.append(made[0])
+        if not several:
+            return Tracer(y, made[0], self.level)
+        parts = [v if s is None else Tracer(v, s, self.level) for v, s in zip(y, made, strict=True)]
+        return type(y)(*parts) if hasattr(y, "_fields") else type(y)(parts)
+
+    def guard(self, symbol, how, seen):
+        """Write down that Python asked for a value."""
+        place = user_place() if self.primal is None else self.primal
+        self.program.equations.append(Guard(symbol, how, seen, place))
+        self.serials.append(tape.tick())
+        self.symbols.append(symbol)
+
+    def operand(self, x: Any) -> Any:
+        """Return how an operand stands in an equation: a number as it is, an array from outside as a symbol.
+
+        Such an array is copied, since its holder may write to it, unless the recording borrows. One that has not
+        changed keeps its symbol.
+        """
+        kind = x.__class__
+        if kind is Tracer:
+            if x.level == self.level and x.aux is not None:
+                return x.aux
+            x = x.data
+        elif kind is Buffer:
+            x = x.data
+        elif kind is tuple or kind is list:
+            return kind([self.operand(v) for v in x])
+        if not isinstance(x, np.ndarray) or not x.shape:
+            return x[()] if isinstance(x, np.ndarray) else x
+        array, known = self.captured.get(id(x), (None, None))
+        if known is not None and (self.borrow or same(self.program.constants[known], array)):
+            return known
+        made = Symbol(f"c{len(self.program.constants) + 1}", x.shape, x.dtype)
+        self.program.constants[made] = x if self.borrow else x.copy()
+        self.captured[id(x)] = x, made  # holding the array keeps its id its own
+        return made
+
+    def parameter(self, x: Any) -> Any:
+        """Return a parameter as it stands in an equation: what is traced as its symbol, arrays as copies."""
+        kind = x.__class__
+        if kind is Tracer:
+            return self.operand(x)
+        if kind is tuple or kind is list:
+            return kind([self.parameter(v) for v in x])
+        return number_slice(x) if kind is slice else frozen_param(x)
+
+    # -- the backward pass, as the tape tells it --------------------------------------------------------------
+
+    def visit(self, node, ybar):
+        """Take note that the tape pulls back through `node`, whose result has the cotangent `ybar`."""
+        if threading.get_ident() != self.thread:
+            return
+        k = bisect.bisect_left(self.serials, node.serial) - 1
+        self.primal = None
+        if k < 0 or node.rule is None:
+            return
+        symbol = self.symbols[k]
+        e = self.program.equations[k]
+        self.primal = None if e.place is None else e.place._replace(name=None)
+        while isinstance(ybar, Boxed):
+            if ybar.__class__ is Tracer and ybar.level == self.level and ybar.aux is not None and symbol is not None:
+                self.cotangents.setdefault(ybar.aux, symbol)
+                break
+            ybar = ybar.data
+
+    def leave(self):
+        """Take note that the backward pass is over."""
+        self.primal = None
+
+    def finish(self):
+        """Name the cotangents after their primals."""
+        for bar, symbol in self.cotangents.items():
+            if bar.hint is None and symbol.hint is not None:
+                bar.hint = f"d_{symbol.hint}"
+
+
+def same(a, b):
+    """Tell whether two arrays hold the same bytes: -0.0 and NaN count as they are."""
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def is_value(y):
+    """Tell whether a symbol may stand for `y`: an array or a number."""
+    return isinstance(y, np.ndarray | np.generic | int | float | complex)
+
+
+class Tracer(Boxed):
+    """A value of a run that is being recorded; `aux` is its symbol, or None for a constant."""
+
+    __slots__ = ()
+    kept = recorded = True
+
+    def __init__(self, data, symbol, level):
+        self.data, self.aux, self.level = data, symbol, level
+
+    def constant(self, y):  # noqa: D102 (see Boxed)
+        return Tracer(y, None, self.level)
+
+    @staticmethod
+    def process(rule, level, operands, params):  # noqa: D102 (see Boxed)
+        recording = RECORDINGS[level]
+        xs = tuple([x.data if x.__class__ is Tracer and x.level == level else x for x in operands])
+        if recording.through and hasattr(rule, "traced_through"):
+            return rule.traced_through(operands, xs)
+        plain = {k: opened(v, level) for k, v in params.items()}
+        y = applied(rule, xs, plain)
+        if not depends(operands, level) and not depends(params.values(), level):
+            return wrapped(y, level)
+        constant = _paused(level)
+        inputs = tuple([recording.operand(x) for x in operands])
+        written = {k: recording.parameter(v) for k, v in params.items()}
+        return recording.equation(rule, inputs, written, y, constant)
+
+    @staticmethod
+    def run_constant(fun, args, kwargs, level):
+        """Run a function without derivative on plain values, and write it down."""
+        recording = RECORDINGS[level]
+        args = tuple(args)
+        if fun in batched.FORM:
+            return fun(*opened(args, level), **opened(kwargs, level))
+        if fun in BY_VALUE:
+            for x in boxes_in((args, kwargs), level):
+                x.ask("value", x.data)
+            return fun(*opened(args, level), **opened(kwargs, level))
+        y = fun(*opened(args, level), **opened(kwargs, level))
+        if y is NotImplemented:
+            return y
+        if not depends(args, level) and not depends(kwargs.values(), level):
+            return y
+        if not is_value(y) and not isinstance(y, tuple | list):
+            return y
+        inputs = tuple([recording.operand(x) for x in args])
+        written = {k: recording.parameter(v) for k, v in kwargs.items()}
+        return recording.equation(batched.Plain(fun), inputs, written, y, True)
+
+    # -- what takes the value out ----------------------------------------------------------------------------
+
+    def ask(self, how, answer):
+        """Let Python have a value, and write that down."""
+        recording = RECORDINGS[self.level]
+        if self.aux is not None:
+            recording.guard(self.aux, how, answer)
+        return answer
+
+    def __bool__(self):
+        return self.ask("bool", bool(self.data))
+
+    def _number(self, kind):
+        if RECORDINGS[self.level].asks == "raise" and self.aux is not None:
+            self._no_number()
+        return kind(self.ask("value", self.data))
+
+    def __int__(self):
+        return self._number(int)
+
+    def __index__(self):
+        if self.dtype.kind not in "iu":
+            raise TypeError("only integer scalar arrays can be converted to a scalar index")
+        return self._number(int)
+
+    def item(self, *args):
+        """Return an entry as a Python number, and write that down."""
+        if RECORDINGS[self.level].asks == "raise" and self.aux is not None:
+            self._no_number()
+        if args:
+            return self.reshape(-1)[args[0]].item() if len(args) == 1 else self[args].item()
+        return getattr(self.ask("value", self.data), "item", lambda: self.data)()
+
+    def tolist(self):
+        """Return the entries as Python numbers, and write that down."""
+        if RECORDINGS[self.level].asks == "raise" and self.aux is not None:
+            self._no_number()
+        return np.asarray(self.ask("value", self.data)).tolist()
+
+
+def _paused(level):
+    return bool(tape._level.paused) and tape._level.is_paused(level)
+
+
+def depends(values, level):
+    """Tell whether something of `level` that depends on an input is in these values, or in lists of them."""
+    for x in values:
+        if x.__class__ is Tracer:
+            if x.level == level and x.aux is not None:
+                return True
+        elif (x.__class__ is tuple or x.__class__ is list) and depends(x, level):
+            return True
+    return False
+
+
+def boxes_in(values, level):
+    """Find the Tracers in nested containers."""
+    if values.__class__ is Tracer:
+        if values.level == level:
+            yield values
+    elif isinstance(values, tuple | list):
+        for v in values:
+            yield from boxes_in(v, level)
+    elif isinstance(values, dict):
+        yield from boxes_in(tuple(values.values()), level)
+
+
+def opened(x, level):
+    """Return nested containers with plain values in place of the Tracers of `level`."""
+    kind = x.__class__
+    if kind is Tracer:
+        return x.data if x.level == level else x
+    if kind is Buffer:
+        return x.data
+    if kind is tuple or kind is list:
+        return kind([opened(v, level) for v in x])
+    if kind is dict:
+        return {k: opened(v, level) for k, v in x.items()}
+    if kind is slice:
+        return number_slice(x)
+    return x
+
+
+def number_slice(x):
+    """Return a slice with numbers in place of Tracers: shapes depend on them."""
+    if isinstance(x.start, Boxed) or isinstance(x.stop, Boxed) or isinstance(x.step, Boxed):
+        return slice(*[p.__index__() if isinstance(p, Boxed) else p for p in (x.start, x.stop, x.step)])
+    return x
+
+
+def wrapped(y, level):
+    """Return results of constants as constants of `level`."""
+    if isinstance(y, tuple | list):
+        parts = [wrapped(v, level) for v in y]
+        return type(y)(*parts) if hasattr(y, "_fields") else type(y)(parts)
+    return Tracer(y, None, level) if is_value(y) else y
+
+
+BY_VALUE = {np.nonzero, np.flatnonzero, np.argwhere}  # functions the shape of whose result depends on values
