@@ -1,0 +1,226 @@
+"""Dense Jacobians and Hessians by batches: all rows or columns at once, beginning with unit vectors."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import chainrule as cr
+from chainrule.engine.batched import BATCHING
+from chainrule.engine.indexing import put
+
+rng = np.random.default_rng(11)
+N = 7
+A, B = rng.normal(size=(N, N)), rng.normal(size=(N + 2, N))
+X, D = rng.normal(size=N), rng.normal(size=N)
+MODES = pytest.mark.parametrize("mode", ["forward", "reverse"])
+CHUNKS = pytest.mark.parametrize("chunk", [None, 3, 4])
+
+
+def counted(monkeypatch, function):
+    """Return a list that grows by the shapes of the operands whenever `function` runs on a batch."""
+    how, calls = BATCHING[function], []
+
+    def noting(rule, n, xs, flags, params):
+        calls.append([np.shape(x) for x in xs])
+        return how(rule, n, xs, flags, params)
+
+    monkeypatch.setitem(BATCHING, function, noting)
+    return calls
+
+
+def layers(x):
+    return np.tanh(B @ (np.sin(A @ x) * x))
+
+
+def of_layers(x, a=A, b=B):
+    """The Jacobian of `layers`, by hand."""
+    u = a @ x
+    y = np.tanh(b @ (np.sin(u) * x))
+    return (1 - y**2)[:, None] * (b @ ((np.cos(u) * x)[:, None] * a + np.diag(np.sin(u))))
+
+
+@MODES
+@CHUNKS
+def test_one_of_two_products_is_read_off_the_matrix(mode, chunk, monkeypatch):
+    calls = counted(monkeypatch, np.matmul)
+    np.testing.assert_allclose(cr.jacobian(layers, mode=mode, chunk=chunk)(X), of_layers(X), rtol=1e-12, atol=1e-13)
+    full, rest = divmod(N if mode == "forward" else N + 2, chunk or 20)
+    assert len(calls) == full + (rest > 1)  # a chunk of one is no batch
+
+
+FROM_UNITS = {
+    "matrix @ x": (lambda x: B @ x, B),
+    "x @ matrix": (lambda x: x @ B.T, B),
+    "scaled": (lambda x: B @ (x * D), B * D),
+    "scaled from the left": (lambda x: B @ (D * x), B * D),
+    "scaled by a number": (lambda x: (3 * x) @ B.T, 3 * B),
+    "summed": (lambda x: B @ (x + 2 * x), 3 * B),
+    "negative": (lambda x: B @ -x, -B),
+    "reversed": (lambda x: B @ x[::-1], B[:, ::-1]),
+    "a part": (lambda x: B[:, 2:] @ x[2:], B * (np.arange(N) >= 2)),
+    "twice": (lambda x: A @ (A @ x), A @ A),
+    "a column of a stack": (lambda x: (np.stack([A, A.T]) @ x)[1], A.T),
+    "float32": (lambda x: B.astype(np.float32) @ x, B.astype(np.float32)),
+    "integers": (lambda x: np.round(B).astype(int) @ x, np.round(B)),
+}
+
+
+@pytest.mark.parametrize("name", FROM_UNITS)
+@MODES
+@CHUNKS
+def test_products_with_unit_vectors(name, mode, chunk):
+    f, want = FROM_UNITS[name]
+    np.testing.assert_allclose(cr.jacobian(f, mode=mode, chunk=chunk)(X), want, rtol=1e-14, atol=1e-14)
+
+
+@MODES
+def test_products_with_complex_unit_vectors(mode):
+    c = A + 1j * B[:N]
+    z = X + 1j * D
+    have = cr.jacobian(lambda z: c @ (z * D), mode=mode, holomorphic=True)(z)
+    np.testing.assert_allclose(have, c * D, rtol=1e-14)
+    of_real = cr.jacobian(lambda x: c @ (x * D), mode=mode)(X)
+    np.testing.assert_allclose(of_real, c * D, rtol=1e-14)
+
+
+def first_is_three(x):
+    x[0] = 3.0
+    return B @ x
+
+
+def shifted(x):
+    y = x * 2.0
+    y[1:] = x[:-1]
+    return B @ y
+
+
+def doubled(x):
+    x *= 2.0
+    x[2] += x[3]
+    return B @ x
+
+
+WRITES = {
+    first_is_three: B * (np.arange(N) > 0),
+    shifted: B @ (np.diag([2.0] + [0.0] * (N - 1)) + np.eye(N, k=-1)),
+    doubled: B @ (2 * np.eye(N) + 2 * np.outer(np.arange(N) == 2, np.arange(N) == 3)),
+}
+
+
+@pytest.mark.parametrize("f", WRITES, ids=lambda f: f.__name__)
+@MODES
+@CHUNKS
+def test_unit_vectors_that_are_written_to_are_none_any_more(f, mode, chunk):
+    x = X.copy()
+    np.testing.assert_allclose(cr.jacobian(f, mode=mode, chunk=chunk)(x), WRITES[f], rtol=1e-14, atol=1e-14)
+    np.testing.assert_array_equal(x, X)
+
+
+def test_a_product_that_does_not_fit_raises():
+    with pytest.raises(ValueError, match="matmul"):
+        cr.jacobian(lambda x: B[:, 1:] @ x)(X)
+
+
+def test_an_infinite_factor_stays_in_its_own_column():
+    m = A.copy()
+    m[0, 1] = np.inf
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(cr.jacobian(lambda x: m @ x, mode="forward")(X), m)
+
+
+# -- Hessians ------------------------------------------------------------------------------------------------------
+
+
+def smooth(x):
+    return np.log(np.sum(np.exp(A[:, : len(x)] @ x))) + 0.25 * np.sum(x**4) + np.sum(np.sin(x[1:] * x[:-1]))
+
+
+def hessian_of_smooth(x):
+    """The Hessian of `smooth`, by hand."""
+    a = A[:, : len(x)]
+    p = np.exp(a @ x)
+    p /= p.sum()
+    u = x[1:] * x[:-1]
+    h = a.T @ (np.diag(p) - np.outer(p, p)) @ a + np.diag(3 * x**2)
+    for i in range(len(u)):
+        c, s = np.cos(u[i]), np.sin(u[i])
+        h[i, i] -= s * x[i + 1] ** 2
+        h[i + 1, i + 1] -= s * x[i] ** 2
+        h[i, i + 1] += c - s * u[i]
+        h[i + 1, i] += c - s * u[i]
+    return h
+
+
+@CHUNKS
+def test_hessian_equals_the_one_by_hand(chunk):
+    np.testing.assert_allclose(cr.hessian(smooth, chunk=chunk)(X), hessian_of_smooth(X), rtol=1e-12, atol=1e-12)
+
+
+def calls_of(function, *args):
+    """Count the calls, of Python and of C, while `function` runs."""
+    count = 0
+
+    def note(frame, event, arg):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    function(*args)  # what is built at its first use is there now
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        function(*args)
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+@pytest.mark.parametrize("transform", [lambda: cr.hessian(smooth), lambda: cr.jacobian(lambda x: np.sin(x) * A[0, 0] @ x),
+                                       lambda: cr.jacobian(lambda x: np.cumsum(x**2), mode="reverse")],
+                         ids=["hessian", "gradient", "reverse"])  # fmt: skip
+def test_the_number_of_calls_does_not_grow_with_the_rows(transform):
+    small, large = (calls_of(transform(), rng.normal(size=n)) for n in (3, N))
+    assert small == large
+
+
+# -- writes to a batch ------------------------------------------------------------------------------------------------
+
+
+def filled(x):
+    a = np.zeros(len(x), like=x)
+    for i in range(len(x)):
+        a[i] = x[i] ** 2
+    return a
+
+
+@pytest.mark.parametrize(
+    ("evaluate", "want"),
+    [
+        (lambda: cr.vmap(filled)(np.stack([X, D])), np.stack([X**2, D**2])),
+        (lambda: cr.jacobian(filled, mode="forward")(X), np.diag(2 * X)),
+    ],
+    ids=["vmap", "jacobian"],
+)
+def test_a_loop_that_fills_a_batch_copies_its_array_once_at_most(evaluate, want, monkeypatch):
+    calls = counted(monkeypatch, put)
+    np.testing.assert_allclose(evaluate(), want, rtol=1e-14)
+    assert len(calls) <= 1
+
+
+def test_a_name_for_the_same_batch_keeps_its_value():
+    def f(x):
+        y = x * 1.0
+        z = +y
+        row = y[1:]
+        y[0] = 5.0
+        y[2:4] = x[:2]
+        return z, y, row
+
+    z, y, row = cr.vmap(f)(np.stack([X, D]))
+    for k, x in enumerate((X, D)):
+        want = x.copy()
+        want[0] = 5.0
+        want[2:4] = x[:2]
+        np.testing.assert_array_equal(z[k], x)
+        np.testing.assert_array_equal(y[k], want)
+        np.testing.assert_array_equal(row[k], want[1:])
