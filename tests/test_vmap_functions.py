@@ -37,7 +37,7 @@ CASES = {
     "sort": (lambda x: np.sort(x, axis=0, kind="stable") * x, draw(5, 2)),
     "argsort by position": (lambda x: x[np.argsort(x, 0, "stable")] * np.arange(5.0), draw(5)),
     "argmax": (lambda x: np.take_along_axis(x, np.argmax(x, 1, keepdims=True), 1), draw(3, 4)),
-    "lexsort": (lambda x, y: x[np.lexsort((y, np.floor(x)))] * np.arange(5.0), draw(5), draw(5)),
+    "lexsort": (lambda x, y: np.take_along_axis(x, np.lexsort((y, np.floor(x))), 0) * np.arange(5.0), draw(5), draw(5)),
     "searchsorted": (lambda a, v: np.searchsorted(a, v) + v, rising(5), draw(2, 3)),
     "searchsorted right": (lambda a, v: np.searchsorted(a, v, "right") * v, rising(4), draw()),
     "digitize": (lambda x, b: np.digitize(x, b, right=True) * x, draw(6), rising(3)),
@@ -177,3 +177,130 @@ def test_ranks_that_differ_between_the_runs():
     b = np.ones((2, 3))
     have = cr.vmap(lambda a, b: np.linalg.lstsq(a, b)[0])(a, b)
     np.testing.assert_allclose(have, [[1, 1, 1], [1, 0.5, 0]], atol=1e-12)
+
+
+# -- subscripts that differ between the runs ----------------------------------------------------------------------
+
+K = np.array([2, 0, 1, 2])
+KS = np.array([[0, 2], [1, 1], [2, 0], [1, 0]])
+TABLE = rng.normal(size=(3, 4, 5))
+READS = {
+    "number": lambda x, k, ks: x[k] ** 2,
+    "numbers": lambda x, k, ks: x[k, ks[0], k] * x[0, ks[1], -1],
+    "several": lambda x, k, ks: x[ks] * 2,
+    "behind a slice": lambda x, k, ks: x[:, ks] + x[2:, k, None],
+    "around a slice": lambda x, k, ks: x[k, :, ks] * x[ks, 1:3, 0].sum(),
+    "beside arrays": lambda x, k, ks: x[[0, 2], ks] * x[[[0], [1]], ks, :],
+    "ellipsis": lambda x, k, ks: x[..., k, ks] + x[ks, ..., 0][:, :3].sum(),
+    "mask": lambda x, k, ks: x[[True, False, True], ks],
+    "take": lambda x, k, ks: np.take(x, ks, axis=1) + np.take(x, k, axis=2)[:, :2, None],
+    "take wrap": lambda x, k, ks: np.take(x, ks - 5, mode="wrap") + np.take(x, ks * 99, mode="clip"),
+    "a table of all runs": lambda x, k, ks: np.take_along_axis(TABLE[0, :2], ks[:, None], 1) * x[0, :2, :1],
+    "along": lambda x, k, ks: np.take_along_axis(x[0, :2], ks[:, None], 1) * x[0, 0, 0],
+    "choose": lambda x, k, ks: np.choose(ks, [x[0, 0, :2], x[1, 1, 1:3], 3.0]),
+    "roll": lambda x, k, ks: np.take(x[0, 0], np.arange(5) - k, mode="wrap"),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_reads_at_integers_of_each_run(name):
+    f = READS[name]
+    x = draw(3, 4, 5)
+    want = np.stack([f(*each) for each in zip(x, K, KS, strict=True)])
+    np.testing.assert_allclose(cr.vmap(f)(x, K, KS), want, rtol=1e-13)
+    assert cr.vmap(f).loops(x, K, KS) == ()
+    loss = lambda x, k, ks: np.sum(np.sin(f(x, k, ks)))
+    slopes = np.stack([cr.grad(loss)(*each) for each in zip(x, K, KS, strict=True)])
+    np.testing.assert_allclose(cr.vmap(cr.grad(loss))(x, K, KS), slopes, rtol=1e-12, atol=1e-14)
+    total = lambda x: np.sum(cr.vmap(loss)(x, K, KS))
+    np.testing.assert_allclose(cr.grad(total)(x), slopes, rtol=1e-12, atol=1e-14)
+    assert cr.vmap(cr.grad(loss)).loops(x, K, KS) == ()
+    if "table" not in name:
+        one = x[0]
+        want = np.stack([f(one, *each) for each in zip(K, KS, strict=True)])
+        boxed = lambda one: np.sum(np.cos(cr.vmap(f, in_axes=(None, 0, 0))(one, K, KS)))
+        looped = lambda one: np.sum(np.cos(np.stack([f(one, *each) for each in zip(K, KS, strict=True)])))
+        assert cr.grad(boxed)(one) == pytest.approx(cr.grad(looped)(one), rel=1e-12)
+
+
+def entry_written(y, x, k, ks):
+    y[k, 0] = x[1, 1] ** 2
+    y[k, 1] += 3.0
+    y[0, k] *= x[0, 0]
+
+
+def row_written(y, x, k, ks):
+    y[k] = x[0] * x[1]
+    y[1:, k] = 2.0
+
+
+def entries_written(y, x, k, ks):
+    y[[0, 1], ks] = x[0, :2]
+    y[ks % 3, [3, 2]] = x[:2, 1:2].T
+
+
+def written_twice(y, x, k, ks):
+    y[ks, 0] = x[0, :2]  # where both are one entry, the last wins
+
+
+def masked(y, x, k, ks):
+    y[x > 0.3] = x[0, 0]
+    y[y < 0] = 0
+    y[1][x[1] < 0] = 5
+
+
+def added_up(y, x, k, ks):
+    np.add.at(y, ks, x[0])
+    np.subtract.at(y, (k, ks), x[1, :2])
+
+
+def along_written(y, x, k, ks):
+    np.put_along_axis(y, np.argsort(x, axis=1)[:, :2], x[:, 1:3] ** 2, 1)
+
+
+def view_written(y, x, k, ks):
+    row = y[k]
+    row += x[0]
+    y[k, 1] = 7.0
+    y[0] *= row
+
+
+WRITES = [entry_written, row_written, entries_written, masked, added_up, along_written, written_twice, view_written]
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_writes_at_integers_and_masks_of_each_run(write):
+    def f(x, k, ks):
+        y = np.zeros(np.shape(x), like=x) if write in WRITES[:3] else x * 1.0
+        write(y, x, k, ks)
+        return y * np.arange(1.0, 5.0)
+
+    def plain(x, k, ks):
+        y = np.zeros(x.shape) if write in WRITES[:3] else x * 1.0
+        write(y, x, k, ks)
+        return y * np.arange(1.0, 5.0)
+
+    x = draw(3, 4)
+    want = np.stack([plain(*each) for each in zip(x, K, KS, strict=True)])
+    np.testing.assert_allclose(cr.vmap(f)(x, K, KS), want, rtol=1e-13)
+    loss = lambda x, k, ks: np.sum(np.sin(f(x, k, ks)))
+    slopes = np.stack([cr.grad(loss)(*each) for each in zip(x, K, KS, strict=True)])
+    np.testing.assert_allclose(cr.vmap(cr.grad(loss))(x, K, KS), slopes, rtol=1e-12, atol=1e-14)
+    total = lambda x: np.sum(cr.vmap(loss)(x, K, KS))
+    np.testing.assert_allclose(cr.grad(total)(x), slopes, rtol=1e-12, atol=1e-14)
+    jvp = lambda x, k, ks: cr.jvp(lambda x: f(x, k, ks), (x,), (np.cos(x),))[1]
+    tangents = np.stack([jvp(*each) for each in zip(x, K, KS, strict=True)])
+    np.testing.assert_allclose(cr.vmap(jvp)(x, K, KS), tangents, rtol=1e-12, atol=1e-14)
+    if write not in (written_twice, view_written):
+        assert cr.vmap(f).loops(x, K, KS) == ()
+        assert cr.vmap(cr.grad(loss)).loops(x, K, KS) == ()
+
+
+def test_complex_numbers_are_not_written_into_real_arrays():
+    def f(x):
+        y = x * 1.0
+        y[x > 0] = 1j
+        return y
+
+    with pytest.raises(TypeError):
+        cr.vmap(f)(draw(3))

@@ -8,7 +8,8 @@ from chainrule.engine import cotangent, level
 from chainrule.engine.boxed import Boxed, dispatch, value
 from chainrule.engine.cotangent import Scatter
 from chainrule.engine.dual import Dual, make_dual
-from chainrule.engine.spec import Spec, primitive, spec_of, tangent_like
+from chainrule.engine.rule import Rule
+from chainrule.engine.spec import Spec, primitive, shape_of, spec_of, tangent_like
 from chainrule.engine.tape import Node, tick
 from chainrule.engine.variable import Variable
 from chainrule.engine.views import note_view, noted
@@ -171,42 +172,87 @@ def frozen(index):
 
 
 def positions_of_runs(index, shape):
-    """Return the flat positions that a subscript with arrays of integers of a batch reads in each run, as a batch.
+    """Return the flat positions that a subscript with arrays of integers of a batch names in each run, as a batch.
 
-    None for all other subscripts, and if a run would read a view, by numbers alone.
+    None for all other subscripts. For the runs' own arrays, with the batch axis in front, and all others together NumPy
+    puts one block of axes into the result: in the place of the first of them, or in front if a slice stands between.
     """
     parts = index if index.__class__ is tuple else (index,)
-    runs = [p for p in parts if isinstance(p, Boxed)]
+    runs = [value(p) for p in parts if isinstance(p, Boxed)]
     if not runs:
         return None
-    runs = [value(p) for p in runs]
     first = runs[0]
     for p in runs:
-        if not isinstance(p, Boxed) or p.level != first.level or p.data.__class__ is not np.ndarray:
+        if not isinstance(p, Boxed) or not p.batch or p.level != first.level or p.data.__class__ is not np.ndarray:
             return None
         if p.data.dtype.kind not in "iu":
             return None
-    if all(len(p.shape) == 0 for p in runs) and len(parts) < len(shape):
+    spelled = spelled_out(parts, len(shape))
+    if spelled is None:
         return None
-    kept = [value(p).data if isinstance(p, Boxed) else frozen(p) for p in parts]
-    each = [isinstance(p, Boxed) for p in parts]
-    rank = max(p.data.ndim for p in runs)
-    if all(m or (isinstance(p, int | np.integer | np.ndarray) and np.asarray(p).dtype.kind != "b")
-           for p, m in zip(kept, each, strict=True)):  # fmt: skip
-        rank = max(np.ndim(p) + (not m) for p, m in zip(kept, each, strict=True))
-        lined = [p.reshape(p.shape[:1] + (1,) * (rank - p.ndim) + p.shape[1:]) if m else p
-                 for p, m in zip(kept, each, strict=True)]  # fmt: skip
-        where = positions_of(tuple(lined), shape)
-    elif len(first.data):
-        where = np.stack([
-            positions_of(tuple([p[k] if m else p for p, m in zip(kept, each, strict=True)]), shape)
-            for k in range(len(first.data))
-        ])  # fmt: skip
-    else:
-        return None
+    arrays = [p for p in spelled if not (p is None or p.__class__ is slice)]
+    rank = max(len(p.shape) if isinstance(p, Boxed) else np.ndim(p) for p in arrays)
+    lined, places = [], []
+    for k, p in enumerate(spelled):
+        if isinstance(p, Boxed):
+            p = value(p).data
+            p = p.reshape(p.shape[:1] + (1,) * (rank + 1 - p.ndim) + p.shape[1:])
+        if not (p is None or p.__class__ is slice):
+            places.append(k)
+        lined.append(p)
+    together = places[-1] - places[0] == len(places) - 1
     box = first.alias()
-    box.data = where
+    box.data = np.moveaxis(positions_of(tuple(lined), shape), places[0] if together else 0, 0)
     return box
+
+
+def spelled_out(parts, rank):
+    """Return the parts of a subscript with slices for what it leaves out, and integers for masks; None if it is odd."""
+    spelled, gap = [], None
+    for p in parts:
+        if p is Ellipsis:
+            gap = len(spelled)
+        elif isinstance(p, bool | np.bool_):
+            return None
+        elif isinstance(p, np.ndarray | list):
+            p = np.asarray(p)
+            spelled += p.nonzero() if p.dtype.kind == "b" else [p]
+        else:
+            spelled.append(p)
+    left = rank - sum(p is not None for p in spelled)
+    if left < 0:
+        return None
+    gap = len(spelled) if gap is None else gap
+    return [*spelled[:gap], *[slice(None)] * left, *spelled[gap:]]
+
+
+def by_numbers(x, index):
+    """Stands for reading a view by numbers of each run: run again, after a write, it stops the runs of the batch."""
+    index.item()
+
+
+BY_NUMBERS = Rule(by_numbers, "gather", 1)
+
+
+def read_runs(x, index):
+    """Return ``x[index]`` for arrays of integers of a batch in `index`; None for all other subscripts.
+
+    Where that is a view in each run, a later write to it or to `x` stops the batch.
+    """
+    where = positions_of_runs(index, shape_of(x))
+    if where is None:
+        return None
+    y = picked(x, where)
+    parts = index if index.__class__ is tuple else (index,)
+    numbers = all(isinstance(p, int | np.integer) or shape_of(p) == () for p in parts if named(p))
+    if numbers and isinstance(x, Boxed) and (len(parts) < len(x.shape) or not all(map(named, parts))):
+        note_view(y, x, BY_NUMBERS, {"index": value(next(p for p in parts if isinstance(p, Boxed)))})
+    return y
+
+
+def named(part):
+    """Tell whether a part of a subscript is a number or an array."""
+    return not (part is None or part is Ellipsis or part.__class__ is slice)
 
 
 def _getitem_pull(ybar, saved):
@@ -235,9 +281,9 @@ def opened_read(x, index):
 def read(x, index):
     """Return ``x[index]`` of a box: its `__getitem__`."""
     if index.__class__ is not int and index.__class__ is not slice:
-        where = positions_of_runs(index, x.shape)
-        if where is not None:
-            return picked(x, where)
+        y = read_runs(x, index)
+        if y is not None:
+            return y
         index = frozen(index)
     if x.__class__ is Variable and x.data.__class__ is np.ndarray and not level.paused:
         data = x.data

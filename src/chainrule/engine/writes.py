@@ -19,7 +19,18 @@ from chainrule.engine.buffer import Buffer, buffer
 from chainrule.engine.cotangent import Accumulator
 from chainrule.engine.dual import Dual
 from chainrule.engine.held import is_held
-from chainrule.engine.indexing import GETITEM, frozen, may_repeat, positions, positions_of, put, scatter
+from chainrule.engine.indexing import (
+    GETITEM,
+    add_up,
+    frozen,
+    may_repeat,
+    positions,
+    positions_of,
+    positions_of_runs,
+    put,
+    scatter,
+    unpicked,
+)
 from chainrule.engine.rule import RULES
 from chainrule.engine.spec import cast_to, fit, shape_of, spec_of, spread_to, sum_to
 from chainrule.engine.tape import Node
@@ -36,6 +47,9 @@ OWNERS = frozenset({Batched, Buffer, Dual, Variable})  # boxes whose array may b
 
 def write(x, index, v):
     """Do ``x[index] = v`` on a box: its `__setitem__`."""
+    kind = index.__class__
+    if kind is not int and kind is not slice and written_in_runs(x, index, v):
+        return
     index = frozen(index)
     check_writeable(x)
     if isinstance(v, list | tuple):
@@ -50,6 +64,40 @@ def write(x, index, v):
     elif not written_in_place(x, index, v):
         rebind(x, put(x, v, index))
         x.written = True
+
+
+def written_in_runs(x, index, v):
+    """Write at integers or a mask of a batch, which differ between the runs; tell whether `index` is such a one.
+
+    A mask takes one value for all entries; numbers that name an entry twice, or integers written, are left to a loop.
+    """
+    mask = value(index)
+    if mask.__class__ is Batched and mask.dtype.kind == "b":
+        complex_too = x.dtype.kind == "c" or np.result_type(spec_of(v).dtype or type(v)).kind != "c"
+        if mask.shape != shape_of(x) or shape_of(v) != () or not complex_too:
+            return False
+        check_writeable(x)
+        new = np.where(mask, cast_like(v, x), x.alias())
+        rebind(x, new if new.dtype == x.dtype else new.astype(x.dtype))
+        return True
+    where = positions_of_runs(index, shape_of(x)) if x.dtype.kind in "fc" else None
+    if where is None or not len(where.data):
+        return False
+    check_writeable(x)
+    flat = where.data.reshape(len(where.data), -1)
+    flat = flat + np.arange(len(flat))[:, None] * x.size
+    hits = add_up(flat, np.ones(flat.shape), (len(flat), *x.shape), np.dtype(float))
+    if (hits > 1).any():
+        return False
+    hit = where.alias()
+    hit.data = hits > 0
+    v = array_of(v) if isinstance(v, list | tuple) else v
+    v = cast_like(v.alias(), x) if isinstance(v, Boxed) else np.asarray(v).astype(x.dtype)
+    extra = len(shape_of(v)) - len(where.shape)
+    v = v.reshape(shape_of(v)[extra:]) if extra > 0 else v
+    new = unpicked(np.broadcast_to(v, where.shape), where, shape=shape_of(x))
+    rebind(x, np.where(hit, new, x.alias()))
+    return True
 
 
 def overlaps(x):

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from chainrule.engine import calls
-from chainrule.engine.boxed import Boxed, array_value, value
-from chainrule.engine.indexing import frozen, scatter
+from chainrule.engine.boxed import Boxed, all_values, array_value, value
+from chainrule.engine.indexing import frozen, positions_of_runs, read_runs, scatter, unpicked
 from chainrule.engine.rule import composite, constant
 from chainrule.engine.spec import shape_of
 from chainrule.engine.writes import overlaps, rebind, seen_in, write
@@ -25,12 +25,18 @@ def take(a, indices, axis=None, out=None, mode="raise"):
         raise OutArgumentError("numpy.take")
     x = np.ravel(a) if axis is None else a
     k = 0 if axis is None else normalize_axis_index(axis, x.ndim)
-    return x[(slice(None),) * k + (_indices(indices, x.shape[k], mode),)]
+    return subscript(x, (slice(None),) * k + (_indices(indices, x.shape[k], mode),))
+
+
+def subscript(x, index):
+    """Return ``x[index]``, where `x` may be plain and `index` hold integers of a batch."""
+    y = read_runs(x, index) if not isinstance(x, Boxed) else None
+    return x[index] if y is None else y
 
 
 def _indices(indices, n, mode):
     """Return indices into an axis of length `n` that a subscript understands."""
-    i = np.asarray(value(indices))
+    i = array_value(indices)
     if i.dtype.kind == "b" or not i.size:
         i = i.astype(int)
     if i.dtype.kind not in "iu":
@@ -39,7 +45,7 @@ def _indices(indices, n, mode):
         i = i % n
     elif mode == "clip":
         i = i.clip(0, n - 1)
-    return i if i.ndim else int(i)
+    return i if i.ndim or isinstance(i, Boxed) else int(i)
 
 
 def along_axis(indices, shape, axis):
@@ -58,7 +64,7 @@ def take_along_axis(arr, indices, axis=-1):
     """Read one entry per entry of `indices`."""
     x = np.ravel(arr) if axis is None else arr
     k = 0 if axis is None else normalize_axis_index(axis, x.ndim)
-    return x[along_axis(value(indices), x.shape, k)]
+    return subscript(x, along_axis(value(indices), x.shape, k))
 
 
 @composite(np.compress)
@@ -79,12 +85,13 @@ def choose(a, choices, out=None, mode="raise"):
     if out is not None:
         raise OutArgumentError("numpy.choose")
     parts = [c if hasattr(c, "shape") else np.asarray(c) for c in choices]
-    number = np.asarray(value(a))
+    number = array_value(a)
     shape = np.broadcast_shapes(number.shape, *[shape_of(c) for c in parts])
     which = np.broadcast_to(_indices(number, len(parts), mode), shape)
-    if which.size and not (which.min() >= 0 and which.max() < len(parts)):
+    known = all_values(which)
+    if known.size and not (known.min() >= 0 and known.max() < len(parts)):
         raise ValueError("invalid entry in choice array")
-    return np.stack([np.broadcast_to(c, shape) for c in parts])[(which, *np.indices(shape, sparse=True))]
+    return subscript(np.stack([np.broadcast_to(c, shape) for c in parts]), (which, *np.indices(shape, sparse=True)))
 
 
 # -- order: a sorted array is the same elements, in the order of their values ----------------------------------
@@ -192,7 +199,7 @@ def copyto(dst, src, casting="same_kind", where=True):
 def put_along_axis(arr, indices, values, axis=-1):
     """Write one entry per entry of `indices`."""
     x = destination(arr, "np.put_along_axis")
-    indices = np.asarray(value(indices))
+    indices = array_value(indices)
     if axis is None:
         write_flat_as(x, indices, values)
     else:
@@ -218,6 +225,12 @@ def add_at(ufunc):
 
     def at(x, index, v):
         x = destination(x, f"np.{ufunc.__name__}.at")
+        where = positions_of_runs(index, x.shape) if x.dtype.kind in "fc" and not overlaps(x) else None
+        if where is not None:
+            x.refuse_write()
+            part = np.broadcast_to(v, where.shape) if shape_of(v) != where.shape else v
+            rebind(x, ufunc(x, unpicked(part, where, shape=x.shape)))
+            return
         index = frozen(index)
         x.refuse_write()
         if overlaps(x):
