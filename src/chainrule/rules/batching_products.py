@@ -55,6 +55,9 @@ def dotted(rule, n, xs, flags, params):
 def outer(rule, n, xs, flags, params):
     """Multiply each entry by each."""
     a, b = [x.reshape(n, -1) if m else np.ravel(x) for x, m in zip(xs, flags, strict=True)]
+    plain = a.__class__ is b.__class__ is np.ndarray and a.dtype is b.dtype and a.dtype.char in "fdFD"
+    if plain and 1 not in (a.shape[-1], b.shape[-1]):
+        return np.einsum(a, [0, 1][not flags[0] :], b, [0, 2][not flags[1] :], [0, 1, 2])  # fast along short axes, too
     return a[..., :, None] * b[..., None, :]
 
 

@@ -47,6 +47,8 @@ def matmul_abar(ybar, y, a, b):
     if m == 2 and n == 2:
         return ybar @ b.T
     if n == 1:
+        if m == 2 and (isinstance(ybar, Boxed) or isinstance(b, Boxed)):
+            return np.outer(ybar, b)  # on a batch, one product for each run at once
         return ybar[..., None] * b if m > 1 else ybar * b
     if m == 1:
         return b @ ybar if n == 2 else sum_to((b @ ybar[..., None])[..., 0], a.shape)
