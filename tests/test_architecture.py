@@ -30,13 +30,15 @@ PRIMITIVES = {
     "chainrule.engine.spec": None,
     "chainrule.engine.splitting": None,
     "chainrule.engine.boxed": {"Boxed", "all_values", "array_value", "ordinary", "value"},
-    "chainrule.engine.indexing": {"getitem", "put", "scatter", "written"},
+    "chainrule.engine.indexing": {"getitem", "picked", "put", "scatter", "unpicked", "written"},
 }
 BRIDGE = {
     "__init__",
     "array_methods",
     "batching",
+    "batching_order",
     "batching_products",
+    "batching_units",
     "creation",
     "indexing",
     "methods",
