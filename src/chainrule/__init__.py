@@ -45,6 +45,7 @@ __all__ = [
     "adopt",
     "check_grads",
     "checkpoint",
+    "compile",
     "custom_jvp",
     "custom_vjp",
     "directional",
@@ -81,13 +82,14 @@ _LATER = {
     "unadopt": "chainrule.adopt",
     "explain": "chainrule.explain",
     "record": "chainrule.program",
+    "compile": "chainrule.program",
     "scipy": "chainrule.scipy",  # not in __all__: a star import would hide SciPy itself
 }
 
 if _TYPE_CHECKING:
     from chainrule.adopt import adopt, unadopt
     from chainrule.explain import explain
-    from chainrule.program import record
+    from chainrule.program import compile, record
 else:
 
     def __getattr__(name):

@@ -116,7 +116,8 @@ def pull_back(node, seed, *, record=None, visit=None, masks=None):
         masks = NONE if any([ordinary(s) for s in seeds]) else READS
     done = None
     if WATCHERS:
-        visit, done = watched(visit)
+        visit, done, care = watched(visit)
+        masks = care or masks
     leaves, nan = one_pass(node, seed, record, visit, masks or NONE)
     if done is not None:
         done()
@@ -161,17 +162,17 @@ WATCHERS = {}  # thread -> who is told of each step of its backward passes: prog
 
 
 def watched(visit):
-    """Return a `visit` that tells this thread's watcher, too, and what to call at the end of the pass."""
+    """Return a `visit` that tells this thread's watcher, too, what to call at the end, and which masks it asks for."""
     watcher = WATCHERS.get(threading.get_ident())
     if watcher is None:
-        return visit, None
+        return visit, None, None
 
     def both(node, ybar):
         watcher.visit(node, ybar)
         if visit is not None:
             visit(node, ybar)
 
-    return both, watcher.leave
+    return both, watcher.leave, watcher.masks
 
 
 def one_pass(node, seed, record, visit, masks):

@@ -18,6 +18,7 @@ from chainrule.engine import batched, tape
 from chainrule.engine.boxed import Boxed
 from chainrule.engine.buffer import Buffer
 from chainrule.engine.held import frozen_param
+from chainrule.errors import ConversionError
 from chainrule.program.ir import Equation, Guard, Program, Symbol, applied
 from chainrule.program.places import user_place
 
@@ -29,11 +30,12 @@ class Recording:
 
     `asks` says what a question for a value does: ``guard`` writes it down, ``raise`` refuses numbers as any traced
     value does and takes branches as they are. `through` tells whether calls with a rule of their own (custom_vjp and
-    the like) are recorded as the calls that they make.
+    the like) are recorded as the calls that they make. `borrow` takes arrays from outside by reference.
     """
 
-    def __init__(self, level, *, asks="raise", through=False, values=False, borrow=False):
+    def __init__(self, level, *, asks="raise", through=False, values=False, borrow=False, careful=False):
         self.level, self.asks, self.through, self.values, self.borrow = level, asks, through, values, borrow
+        self.masks = tape.ALL if careful else None  # which cotangents carry masks
         self.program = Program()
         self.captured = {}  # id of an array from outside -> (that array, its symbol)
         self.serials = []  # where the tape's clock stood at each equation
@@ -90,6 +92,8 @@ class Recording:
             x = x.data
         elif kind is tuple or kind is list:
             return kind([self.operand(v) for v in x])
+        if isinstance(x, Boxed) and self.asks == "guard":
+            raise ConversionError("the recording of a program")
         if not isinstance(x, np.ndarray) or not x.shape:
             return x[()] if isinstance(x, np.ndarray) else x
         array, known = self.captured.get(id(x), (None, None))

@@ -1,0 +1,471 @@
+"""`compile`: a function that is run as Python once, and as its program from then on.
+
+The first call with arguments of a kind (containers, shapes, dtypes, the values of ints, strings and bools) traces the
+function: see `trace`. Later calls of that kind run the optimised program on the back end. Where a guard of the program
+fails, Python would have gone another way: the function is traced again, and has one more path. Before the program runs,
+what the function reads from its surroundings (globals, closures, attributes) is compared with what it was.
+
+Whatever the program can't do is done by the function itself: a call whose result is not finite is run again with
+cotangents that carry masks, and then by the function; one that raises is run by the function, which raises at the
+user's own line. So results are those of the function in all cases.
+"""
+
+import functools
+import threading
+import time
+import types
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from chainrule import tree
+from chainrule.engine.boxed import Boxed, ordinary
+from chainrule.engine.custom import Definition, call
+from chainrule.errors import user_line
+from chainrule.program.backend import build
+from chainrule.program.ir import GuardFailed, Program
+from chainrule.program.passes import optimise
+from chainrule.program.surroundings import Surroundings
+from chainrule.program.trace import Untraceable, trace
+from chainrule.transforms.common import name_of
+from chainrule.transforms.forward import jvp
+from chainrule.transforms.reverse import vjp
+
+DYNAMIC = (float, complex, np.ndarray, np.generic)
+PATHS = 8  # how many ways through a function are compiled for one kind of arguments
+KINDS = 64  # how many kinds of arguments are kept
+
+
+class CompileWarning(UserWarning):
+    """A compiled function is run as plain Python."""
+
+
+@dataclass
+class Stats:
+    """What a compiled function has done so far.
+
+    Attributes
+    ----------
+    traces : int
+        How often the function was run as Python to record it.
+    paths : int
+        How many programs are compiled: one for each kind of arguments and way through the function.
+    fallbacks : int
+        How many calls were run as Python because the program could not: results that are not finite, errors.
+    eager : tuple of str
+        Why calls are always run as Python, if they are.
+    seconds : float
+        Time spent on tracing, optimising and building.
+    bytes : int
+        Memory that the programs hold between calls.
+    """
+
+    traces: int = 0
+    paths: int = 0
+    fallbacks: int = 0
+    eager: tuple = ()
+    seconds: float = 0.0
+    bytes: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class Path:
+    """One way through the function, compiled."""
+
+    program: Program
+    run: Callable
+    surroundings: Surroundings
+
+
+@dataclass(eq=False, slots=True)
+class Kind:
+    """What is known for arguments of one kind."""
+
+    paths: list = field(default_factory=list)
+    careful: list = field(default_factory=list)
+    eager: str | None = None
+
+
+class Compiled:
+    """A compiled function. Made by `compile`."""
+
+    def __init__(self, f: Callable, static_argnums: Any = (), static_argnames: Any = (), paths: int = PATHS) -> None:
+        if not callable(f):
+            raise TypeError(f"compile needs a function, not {f!r}")
+        functools.update_wrapper(self, f, updated=())
+        self._f = f
+        self._static = frozenset((static_argnums,) if isinstance(static_argnums, int) else static_argnums)
+        self._static_names = frozenset(
+            (static_argnames,) if isinstance(static_argnames, str) else static_argnames
+        )  # fmt: skip
+        self._most = paths
+        self._reset()
+
+    def _reset(self):
+        self._kinds: dict[Any, Kind] = {}
+        self._stats = Stats()
+        self._lock = threading.RLock()
+        self._warned = False
+        self._derivatives = None
+
+    def __get__(self, owner, kind=None):
+        return self if owner is None else types.MethodType(self, owner)
+
+    def __reduce__(self):
+        return Compiled, (self._f, tuple(self._static), tuple(self._static_names), self._most)
+
+    def __repr__(self):
+        return f"<compiled {name_of(self._f)}>"
+
+    # -- the call ----------------------------------------------------------------------------------------------
+
+    def __call__(self, *args, **kwargs):
+        """Call the function."""
+        key, points = self._quick(args) if not kwargs and not self._static else (None, None)
+        if key is None:
+            key, points = self._kind_of(args, kwargs)
+            if key is None:
+                return points(args, kwargs)
+        kind = self._kinds.get(key)
+        if kind is None:
+            return self._trace(key, args, kwargs, points)
+        if kind.eager is not None:
+            return self._f(*args, **kwargs)
+        for path in kind.paths:
+            if not path.surroundings.same():
+                continue
+            try:
+                outputs = path.run(points)
+            except GuardFailed:
+                continue
+            except Exception:  # the function itself raises it, at the user's line
+                return self._fallback(args, kwargs)
+            if finite(outputs):
+                return tree.unflatten(path.program.structure, outputs)
+            return self._careful(kind, path, args, kwargs, points)
+        return self._trace(key, args, kwargs, points)
+
+    def _quick(self, args):
+        """Return (kind, points) of positional arrays and floats; (None, None) for all else."""
+        key, points = [], []
+        for x in args:
+            c = x.__class__
+            if c is np.ndarray:
+                key.append(x.shape)
+                key.append(x.dtype)
+            elif c is float:
+                key.append(c)
+            else:
+                return None, None
+            points.append(x)
+        if any([x.dtype.kind not in "fciub" for x in points if x.__class__ is np.ndarray]):
+            return None, None
+        return tuple(key), points
+
+    def _kind_of(self, args, kwargs):
+        """Return (kind, points) of any arguments; (None, how to call instead) if the program can't take them."""
+        leaves, structure = tree.flatten((args, kwargs))
+        static = self._static_flags(args, kwargs)
+        key, points = [structure], []
+        for k, x in enumerate(leaves):
+            c = x.__class__
+            if isinstance(x, Boxed):
+                return None, self._boxed_call
+            if static is not None and static[k]:
+                key.append((c, x))
+            elif issubclass(c, DYNAMIC):
+                if c is np.ndarray or issubclass(c, np.generic):
+                    if x.dtype.kind not in "fciub":
+                        return None, self._plain_call
+                    key.append((c, x.shape, x.dtype))
+                elif c in (float, complex):
+                    key.append(c)
+                else:  # a subclass of ndarray
+                    return None, self._plain_call
+                points.append(x)
+            else:
+                key.append((c, x))
+        key = tuple(key)
+        try:
+            hash(key)
+        except TypeError:
+            return None, self._plain_call
+        return key, points
+
+    def _static_flags(self, args, kwargs):
+        """Return for each value whether it belongs to a static argument; None if there is none."""
+        if not self._static and not self._static_names:
+            return None
+        flags = []
+        count = len(args)
+        static = {n % count for n in self._static if -count <= n < count}
+        for n, a in enumerate(args):
+            flags += [n in static] * len(tree.flatten(a)[0])
+        for name in sorted(kwargs):
+            flags += [name in self._static_names] * len(tree.flatten(kwargs[name])[0])
+        return flags
+
+    def _plain_call(self, args, kwargs):
+        return self._f(*args, **kwargs)
+
+    # -- tracing -----------------------------------------------------------------------------------------------
+
+    def _trace(self, key, args, kwargs, points):
+        """Run the function once as Python, record it, and compile what was recorded."""
+        with self._lock:
+            kind = self._kinds.get(key)
+            if kind is None:
+                if len(self._kinds) >= KINDS:
+                    self._kinds.pop(next(iter(self._kinds)))
+                kind = self._kinds[key] = Kind()
+            kind.paths[:] = [p for p in kind.paths if p.surroundings.same()]
+            if len(kind.paths) >= self._most:
+                return self._give_up(
+                    kind, args, kwargs,
+                    f"it took {len(kind.paths)} different ways, the last one at {kind.paths[0].program.guards[-1].place}"
+                    if kind.paths[0].program.guards else f"its surroundings changed {len(kind.paths)} times",
+                )  # fmt: skip
+            start = time.perf_counter()
+            try:
+                path, outputs = self._path(args, kwargs, careful=False)
+            except Untraceable as why:
+                return self._give_up(kind, args, kwargs, str(why))
+            finally:
+                self._stats.seconds += time.perf_counter() - start
+            kind.paths.insert(0, path)
+            if finite(outputs):
+                return tree.unflatten(path.program.structure, path.run(points))
+            return self._careful(kind, path, args, kwargs, points)
+
+    def _path(self, args, kwargs, careful):
+        surroundings = Surroundings(self._f)
+        leaves, _ = tree.flatten((args, kwargs))
+        static = self._static_flags(args, kwargs) or [False] * len(leaves)
+        dynamic = [isinstance(x, DYNAMIC) and not s for x, s in zip(leaves, static, strict=True)]
+        self._stats.traces += 1
+        with np.errstate(all="ignore"):
+            program, outputs = trace(self._f, args, kwargs, dynamic, careful=careful)
+        program = optimise(program)
+        run = build(program)
+        self._stats.paths += 1
+        self._stats.bytes += run.bytes
+        return Path(program, run, surroundings), outputs
+
+    def _careful(self, kind, path, args, kwargs, points):
+        """Run a call whose result is not finite again: by a program with masks, then by the function."""
+        with self._lock:
+            for other in kind.careful:
+                if other.surroundings.same():
+                    try:
+                        outputs = other.run(points)
+                    except GuardFailed:
+                        continue
+                    except Exception:
+                        return self._fallback(args, kwargs)
+                    if finite(outputs):
+                        return tree.unflatten(other.program.structure, outputs)
+                    return self._fallback(args, kwargs)
+            if len(kind.careful) < self._most and kind.eager is None:
+                start = time.perf_counter()
+                try:
+                    other, outputs = self._path(args, kwargs, careful=True)
+                except Untraceable:
+                    return self._fallback(args, kwargs)
+                finally:
+                    self._stats.seconds += time.perf_counter() - start
+                kind.careful.insert(0, other)
+                outputs = other.run(points)
+                if finite(outputs):
+                    return tree.unflatten(other.program.structure, outputs)
+        return self._fallback(args, kwargs)
+
+    def _fallback(self, args, kwargs):
+        self._stats.fallbacks += 1
+        return self._f(*args, **kwargs)
+
+    def _give_up(self, kind, args, kwargs, why):
+        """Run the function as Python from now on, for arguments of this kind."""
+        y = self._f(*args, **kwargs)  # raises what the function raises
+        kind.eager = why
+        self._stats.eager = (*self._stats.eager, why)
+        if not self._warned:
+            self._warned = True
+            line = user_line()
+            warnings.warn(
+                f"{name_of(self._f)} is not compiled but run as Python: {why}"
+                + (f"\n  called at {line}" if line else ""),
+                CompileWarning,
+                stacklevel=3,
+            )  # fmt: skip
+        return y
+
+    # -- under transforms --------------------------------------------------------------------------------------
+
+    def _boxed_call(self, args, kwargs):
+        """Call with traced values among the arguments.
+
+        A program that is being recorded takes in the calls of the function. For derivatives the call is one with a rule
+        of its own, whose pullback and pushforward are compiled functions.
+        """
+        leaves, structure = tree.flatten((args, kwargs))
+        if any([ordinary(x) for x in leaves if isinstance(x, Boxed)]):
+            return self._f(*args, **kwargs)
+        if self._derivatives is None:
+            self._derivatives = {}
+        known = self._derivatives.get(structure)
+        if known is None:
+            known = self._derivatives[structure] = Derivatives(self, structure).definition
+        return call(known, leaves, {})
+
+    # -- for people --------------------------------------------------------------------------------------------
+
+    def stats(self) -> Stats:
+        """Return counts of what has happened so far."""
+        return Stats(**vars(self._stats))
+
+    def programs(self) -> list[Program]:
+        """Return the optimised programs that are compiled, the last used kind of arguments last."""
+        return [p.program for k in self._kinds.values() for p in (*k.paths, *k.careful)]
+
+    def lower(self, *args: Any, **kwargs: Any) -> "Lowered":
+        """Return what a call with these arguments runs: the program, and the source that the back end made of it."""
+        leaves, _ = tree.flatten((args, kwargs))
+        if any(isinstance(x, Boxed) for x in leaves):
+            raise TypeError("lower needs plain arguments")
+        path, _ = self._path(args, kwargs, careful=False)
+        return Lowered(path.program, path.run.source)
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A program, and the code that runs it."""
+
+    program: Program
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.program}\n\n{self.source}"
+
+
+class Derivatives:
+    """The pullback and the pushforward of a compiled function, compiled."""
+
+    def __init__(self, compiled, structure):
+        f = compiled._f
+
+        def on_leaves(*leaves):
+            args, kwargs = tree.unflatten(structure, list(leaves))
+            return compiled(*args, **kwargs)
+
+        def smooth(leaves):
+            """Return the function of the floats among the values, those, and their places."""
+            places = [k for k, x in enumerate(leaves) if inexact_leaf(x)]
+
+            def of_floats(*xs):
+                full = list(leaves)
+                for k, x in zip(places, xs, strict=True):
+                    full[k] = x
+                args, kwargs = tree.unflatten(structure, full)
+                return f(*args, **kwargs)
+
+            return of_floats, [leaves[k] for k in places], places
+
+        def pull(ybar, *leaves):
+            g, xs, _ = smooth(leaves)
+            return vjp(g, *xs)[1](ybar)
+
+        def push(xdots, *leaves):
+            g, xs, _ = smooth(leaves)
+            return jvp(g, tuple(xs), tuple(xdots))[1]
+
+        pull.__name__ = pull.__qualname__ = f"pullback_of_{name_of(f)}"
+        push.__name__ = push.__qualname__ = f"pushforward_of_{name_of(f)}"
+        pull, push = Compiled(pull), Compiled(push)
+
+        def pulled(ybar, y, *leaves):
+            places = [k for k, x in enumerate(leaves) if inexact_leaf(x)]
+            bars = [None] * len(leaves)
+            for k, bar in zip(places, pull(ybar, *leaves), strict=True):
+                bars[k] = bar
+            return tuple(bars)
+
+        def pushed(xdots, y, *leaves):
+            return push([xdots[k] for k, x in enumerate(leaves) if inexact_leaf(x)], *leaves)
+
+        self.definition = Definition(on_leaves, name_of(f), vjp=pulled, jvp=pushed)
+
+
+def inexact_leaf(x):
+    """Tell whether a value of the arguments is a float or complex number or array."""
+    if x.__class__ in (float, complex):
+        return True
+    dtype = getattr(x, "dtype", None)
+    return dtype is not None and dtype.kind in "fc"
+
+
+def finite(outputs):
+    """Tell whether all numbers are finite; in most cases their sum tells."""
+    for y in outputs:
+        c = y.__class__
+        if c is float or c is complex:
+            if y - y != 0:
+                return False
+        elif c is np.ndarray:
+            if y.dtype.kind in "fc" and y.size:
+                total = np.add.reduce(y, axis=None)
+                if total - total != 0 and not np.isfinite(y).all():
+                    return False
+        elif isinstance(y, np.inexact) and y - y != 0:
+            return False
+    return True
+
+
+def compile(
+    f: Callable | None = None, *, static_argnums: Any = (), static_argnames: Any = (), paths: int = PATHS
+) -> Any:
+    """Return `f` compiled: run as Python once for each kind of arguments, and as a program afterwards.
+
+    Parameters
+    ----------
+    f : callable
+        Takes and returns arrays, numbers, or containers of them; it may be the result of a transform. Left out,
+        `compile` is a decorator with options.
+    static_argnums, static_argnames
+        Arguments (numbers, names) that are constants: the function is compiled anew for each value, which must be
+        hashable. Python's ints, strings, bools and None always are.
+    paths : int
+        How many ways through the function, by its ``if`` and ``while``, are compiled for one kind of arguments. With
+        more, the function is run as Python, and a `CompileWarning` says why.
+
+    Returns
+    -------
+    Compiled
+        Called as `f`, with the same results. ``stats()`` counts what happened, ``lower(*args)`` shows the program.
+
+    Notes
+    -----
+    Side effects (``print``, appending to a list) take place while the function is traced, not in later calls. Random
+    numbers can't be drawn in it: such a function is run as Python. An array that the function finds in its surroundings
+    is read anew in each call.
+
+    Examples
+    --------
+    >>> import chainrule as cr, numpy as np
+    >>> @cr.compile
+    ... def f(x):
+    ...     return np.sum(np.sin(x) ** 2) if x[0] > 0 else np.sum(x)
+    >>> f(np.array([0.5, 1.0])), f(np.array([-0.5, 1.0])), f(np.array([-2.5, 1.0]))
+    (np.float64(0.9379222443632146), np.float64(0.5), np.float64(-1.5))
+    >>> f.stats().traces
+    2
+    >>> cr.compile(cr.grad(f))(np.array([0.5, 1.0]))
+    array([0.84147098, 0.90929743])
+    """
+    if f is None:
+        return lambda f: compile(f, static_argnums=static_argnums, static_argnames=static_argnames, paths=paths)
+    if isinstance(f, Compiled) and not static_argnums and not static_argnames:
+        return f
+    return Compiled(f, static_argnums, static_argnames, paths)
