@@ -54,6 +54,8 @@ def along(default, flat=False):
         x, *rest = xs
         if any(flags[1:]) or not flags[0]:
             return looped(rule, n, xs, flags, params)
+        if not params and not rest and default is None and not flat and len(x.shape) == 2:  # the usual case, at once
+            return rule.apply((x,), {"axis": 1})
         names = list(inspect.signature(rule.fun).parameters)[1:] if rest else ()  # of plain arguments by position
         params = {**dict(zip(names, rest, strict=False)), **params}
         axis = params.get("axis", default)
