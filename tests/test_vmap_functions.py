@@ -304,3 +304,74 @@ def test_complex_numbers_are_not_written_into_real_arrays():
 
     with pytest.raises(TypeError):
         cr.vmap(f)(draw(3))
+
+
+# -- rules of the user --------------------------------------------------------------------------------------------
+
+
+def scaled(x, w):
+    return np.sin(x) * np.sum(w * x)
+
+
+def by_vjp(calls):
+    f = cr.custom_vjp(lambda x, w: calls.append("f") or scaled(x, w))
+
+    def back(ybar, y, x, w):
+        calls.append("vjp")
+        return ybar * np.cos(x) * np.sum(w * x) + w * np.sum(ybar * np.sin(x)), x * np.sum(ybar * np.sin(x))
+
+    f.defvjp(back)
+    return f
+
+
+def by_jvp(calls):
+    f = cr.custom_jvp(lambda x, w: calls.append("f") or scaled(x, w))
+
+    def forth(dots, y, x, w):
+        calls.append("jvp")
+        return dots[0] * np.cos(x) * np.sum(w * x) + np.sin(x) * (np.sum(dots[0] * w) + np.sum(dots[1] * x))
+
+    f.defjvp(forth)
+    return f
+
+
+@pytest.mark.parametrize("make", [by_vjp, by_jvp])
+def test_a_rule_of_the_user_runs_once_on_a_batch(make):
+    calls = []
+    f, x, w = make(calls), draw(3), draw(3)
+    np.testing.assert_allclose(cr.vmap(f)(x, w), [scaled(*each) for each in zip(x, w, strict=True)], rtol=1e-13)
+    assert calls == ["f"]
+    loss, plain = [lambda x, w, g=g: np.sum(np.cos(g(x, w))) for g in (f, scaled)]
+    for ways in (cr.grad(loss, argnums=(0, 1)), lambda x, w: cr.jvp(loss, (x, w), (w, x))[1]):
+        calls.clear()
+        assert cr.vmap(ways).loops(x, w) == ()
+        once = len(calls)
+        cr.vmap(ways)(x[:2], w[:2])
+        assert len(calls) == 2 * once
+    want = [cr.grad(plain, argnums=(0, 1))(*each) for each in zip(x, w, strict=True)]
+    for have, parts in zip(cr.vmap(cr.grad(loss, argnums=(0, 1)))(x, w), zip(*want, strict=True), strict=True):
+        np.testing.assert_allclose(have, parts, rtol=1e-11)
+    total, looped = [lambda x, g=g: np.sum(np.sin(cr.vmap(g, in_axes=(0, None))(x, w[0]))) for g in (f, scaled)]
+    np.testing.assert_allclose(cr.grad(total)(x), cr.grad(looped)(x), rtol=1e-11)
+    np.testing.assert_allclose(cr.hvp(total, x, w), cr.hvp(looped, x, w), rtol=1e-10)
+    hessians = cr.vmap(cr.hessian(loss))(x, w)
+    np.testing.assert_allclose(hessians, [cr.hessian(plain)(*each) for each in zip(x, w, strict=True)], rtol=1e-9)
+
+
+def test_a_function_of_the_user_that_can_take_one_run_only():
+    f = cr.custom_vjp(lambda x: float(x) ** 2 if x > 0 else 0.0)
+    f.defvjp(lambda ybar, y, x: ybar * 2 * np.maximum(x, 0))
+    x = np.array([1.0, -2.0, 3.0])
+    np.testing.assert_array_equal(cr.vmap(f)(x), [1, 0, 9])
+    np.testing.assert_array_equal(cr.vmap(cr.grad(f))(x), [2, 0, 6])
+    assert len(cr.vmap(f).loops(x)) == 1
+    assert not cr.vmap(f).loops(x)[0].startswith("the function itself")
+
+
+def test_a_rule_given_to_a_function_of_numpy_is_that_of_each_run():
+    total = cr.custom_vjp(np.sum)
+    total.defvjp(lambda ybar, y, x, *options: (3 * ybar * np.ones_like(x), *[None] * len(options)))
+    x = draw(3)
+    np.testing.assert_allclose(cr.vmap(total)(x), x.sum(axis=1))
+    np.testing.assert_array_equal(cr.vmap(cr.grad(total))(x), np.full((N, 3), 3.0))
+    np.testing.assert_array_equal(cr.grad(lambda x: np.sum(cr.vmap(total)(x)))(x), np.full((N, 3), 3.0))

@@ -74,6 +74,8 @@ class Batched(Boxed):
 
     @staticmethod
     def process(rule, level, operands, params):  # noqa: D102 (see Boxed)
+        if rule.kind == "rule" and hasattr(rule, "whole"):
+            return users_own(rule, level, operands)
         flags, xs = [], []
         n = start = None
         if len(operands) == 1:
@@ -203,6 +205,30 @@ def looped(rule, n, xs, flags, params, level=None):
         parts = [stacked(part, level) for part in zip(*runs, strict=True)]
         return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
     return stacked(runs, level)
+
+
+def users_own(rule, level, operands):
+    """Run a function that has a rule by the user on all runs as one, or, if it can't go on so, once for each.
+
+    Not if the runs are traced below: what they go through is then the user's rule, which takes one run.
+    """
+    flags = [x.__class__ is Batched and x.level == level for x in operands]
+    xs = [x.data if m else x for x, m in zip(operands, flags, strict=True)]
+    if not any(isinstance(x, Boxed) for x, m in zip(xs, flags, strict=True) if m):
+        before = level in STOPPED
+        try:
+            y = rule.whole(operands)
+            if before or level not in STOPPED:
+                return y
+        except NeedsLoop as stop:
+            if stop.level is not None and stop.level != level:
+                raise
+        except Exception:  # noqa: S110 (each run will raise it; or the code can't take a batch)
+            pass
+        if not before:
+            STOPPED.discard(level)
+    n = next(x.shape[0] for x, m in zip(xs, flags, strict=True) if m)
+    return wrap(looped(rule, n, xs, flags, {}, level), level)
 
 
 def stacked(parts, level):

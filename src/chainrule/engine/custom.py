@@ -133,8 +133,14 @@ class Call:
                     raise closure_error(self.name, place(self.definition.f))
         return y
 
+    def whole(self, operands):
+        """Run the user's function on batches, as it would on plain values."""
+        y = self.bottom(self.filled([x.alias() if isinstance(x, Boxed) else x for x in operands]))
+        self.kept = None
+        return y
+
     def bottom(self, leaves):
-        """Run the user's function on plain values."""
+        """Run the user's function on plain values, or on batches of them."""
         d = self.definition
         given = isolated(leaves, {}, SMALL if d.watched else float("inf"))
         d.watched = True

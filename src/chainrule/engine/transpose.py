@@ -3,7 +3,7 @@
 import numpy as np
 
 from chainrule.engine import level as _level
-from chainrule.engine.boxed import Boxed, inexact, value
+from chainrule.engine.boxed import Boxed, all_values, inexact, value
 from chainrule.engine.cotangent import LAZY
 from chainrule.engine.spec import spec_of, zeros_of
 from chainrule.engine.tape import BUFFER, Node, leaf, pull_back
@@ -58,16 +58,31 @@ def generic(spec):
 
 
 def is_linear(bars, xdots, ws, ydots):
-    """Tell whether <xdot, B w> = <B^T xdot, w>, in real parts: a map to real values is linear over the reals only."""
+    """Tell whether <xdot, B w> = <B^T xdot, w>, in real parts: a map to real values is linear over the reals only.
+
+    Of batches, in all runs.
+    """
+    batches = any(isinstance(v, Boxed) for vs in (bars, xdots, ws, ydots) for v in vs)
 
     def products(left, right):
         pairs = zip(left, right, strict=True)
+        if batches:
+            return [np.real(np.multiply(a, b)) for a, b in pairs]
         return np.concatenate([np.ravel(np.multiply(np.asarray(a, complex), b).real) for a, b in pairs])
 
     with _level.quiet():
         left, right = products(bars, xdots), products(ws, ydots)
+        if batches:
+            scale = sum(np.sum(np.abs(v)) for v in left + right)
+            gap = abs(sum(np.sum(v) for v in left) - sum(np.sum(v) for v in right))
+            scale, gap = all_values(scale), all_values(gap)
+            return bool(np.all(~np.isfinite(scale) | (gap <= 1e4 * resolution(bars, ws) * scale)))
         scale = np.sum(np.abs(left)) + np.sum(np.abs(right))
         gap = abs(np.sum(left) - np.sum(right))
-    dtypes = [np.asarray(v).dtype for v in (*bars, *ws)]
-    eps = max([float(np.finfo(d).eps) for d in dtypes if d.kind in "fc"], default=0.0)
-    return not np.isfinite(scale) or gap <= 1e4 * eps * scale
+    return not np.isfinite(scale) or gap <= 1e4 * resolution(bars, ws) * scale
+
+
+def resolution(bars, ws):
+    """Return the spacing of numbers near 1 in the coarsest dtype of some values."""
+    dtypes = [v.dtype if isinstance(v, Boxed) else np.asarray(v).dtype for v in (*bars, *ws)]
+    return max([float(np.finfo(d).eps) for d in dtypes if d.kind in "fc"], default=0.0)
