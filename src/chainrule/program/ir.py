@@ -173,6 +173,9 @@ class Program:
         The values of the inputs; empty unless values were asked for.
     structure
         The container of the outputs, for `chainrule.tree`.
+    fixed : set
+        The constants whose values are known to stay as they are: copies that the recording made. Others are arrays of
+        the user's, who may write to them between two runs.
     """
 
     inputs: list = field(default_factory=list)
@@ -183,6 +186,7 @@ class Program:
     structure: Any = None
     name: str = "f"
     count: int = 0
+    fixed: set = field(default_factory=set)
 
     def symbol(self, like: Any = None, hint: str | None = None) -> Symbol:
         """Return the next symbol, ``v1``, ``v2``, ..., for values like `like`."""
@@ -200,7 +204,8 @@ class Program:
         read = {s for e in equations for s in e.reads} | {s for s in outputs if s.__class__ is Symbol}
         constants = {s: c for s, c in self.constants.items() if s in read}
         return Program(
-            self.inputs, equations, outputs, constants, self.points, self.structure, self.name, self.count
+            self.inputs, equations, outputs, constants, self.points, self.structure, self.name, self.count,
+            self.fixed & constants.keys(),
         )  # fmt: skip
 
     def __str__(self) -> str:

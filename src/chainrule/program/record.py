@@ -36,6 +36,8 @@ def recording(f: Callable, **options: Any):
                 tape.WATCHERS[thread] = before
     made.finish()
     made.captured.clear()
+    if not made.borrow:  # its constants are copies
+        made.program.fixed.update(made.program.constants)
 
 
 def record(f: Callable, *, values: bool = False) -> Callable:
