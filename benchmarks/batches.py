@@ -5,6 +5,10 @@
 One process, one thread, interleaved, medians. Needs torch and autograd. Results are compared before they are timed.
 """
 
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # read when NumPy is loaded: torch runs on one thread, too
+
 import autograd
 import autograd.numpy as anp
 import numpy as np
