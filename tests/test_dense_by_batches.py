@@ -101,7 +101,32 @@ def doubled(x):
     return B @ x
 
 
+def through_a_view(x):
+    part = x[1:]
+    part[0] = 7.0
+    part[2:] *= part[1]
+    return B @ x
+
+
+def seen_by_a_view(x):
+    part = x[2:]
+    x[2] = x[0] * 2.0
+    x[3:5] = 1.0
+    return B[:, 2:] @ part
+
+
+def of_seen_parts():
+    """The Jacobian of the entries of `x` in `through_a_view`: entry 1 is a constant, entries from 3 on are x_i x_2."""
+    j = np.eye(N)
+    j[1, 1] = 0
+    for i in range(3, N):
+        j[i, i], j[i, 2] = X[2], X[i]
+    return j
+
+
 WRITES = {
+    through_a_view: B @ of_seen_parts(),
+    seen_by_a_view: B[:, 2:] @ np.vstack([2 * np.eye(N)[0], np.zeros((2, N)), np.eye(N)[5:]]),
     first_is_three: B * (np.arange(N) > 0),
     shifted: B @ (np.diag([2.0] + [0.0] * (N - 1)) + np.eye(N, k=-1)),
     doubled: B @ (2 * np.eye(N) + 2 * np.outer(np.arange(N) == 2, np.arange(N) == 3)),

@@ -148,7 +148,12 @@ def batched(data, level, start=None):
 
 def scaled(data, x):
     """Return the product of the batch `x` with a constant: multiples of unit vectors remain such."""
-    return batched(data, x.level, x.aux if data.shape == x.data.shape else None)
+    box = object.__new__(Batched)
+    start = x.aux
+    if start is not None and data.shape != x.data.shape:
+        start = None
+    box.data, box.aux, box.level = data, start, x.level
+    return box
 
 
 def wrap(y, level):

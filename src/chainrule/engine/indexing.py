@@ -266,7 +266,9 @@ def opened_read(x, index):
     kind, data = x.__class__, x.data
     if kind is Dual and data.__class__ is np.ndarray:
         part = data[index]
-        return make_dual(part, tangent_like(x.aux[index], part), x.level)
+        tangent = x.aux
+        dot = opened_read(tangent, index) if isinstance(tangent, Boxed) and tangent.batch else None  # a view of no name
+        return make_dual(part, tangent_like(tangent[index] if dot is None else dot, part), x.level)
     if kind is Variable and data.__class__ is Dual:
         part = data[index]
         n = Node((x.aux,), _getitem_pull, (None, spec_of(data), index), GETITEM[0])

@@ -49,15 +49,18 @@ def spec_of(x):
     weak = _WEAK.get(x.__class__)
     if weak is not None:
         return weak
-    if isinstance(x, Spec):
-        return x
     if isinstance(x, Boxed):
         inner, batches = x.data, int(x.batch)
         while isinstance(inner, Boxed):
             batches += inner.batch
             inner = inner.data
+        if inner.__class__ is np.ndarray:
+            dtype = inner.dtype
+            return Spec(inner.shape[batches:] if batches else inner.shape, dtype, dtype.kind)
         spec = spec_of(inner)
         return Spec(spec.shape[batches:], spec.dtype, spec.kind) if batches else spec
+    if isinstance(x, Spec):
+        return x
     dtype = getattr(x, "dtype", None)
     if dtype is None:
         x = np.asarray(x)
