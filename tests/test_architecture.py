@@ -38,6 +38,7 @@ BRIDGE = {
     "batching",
     "batching_order",
     "batching_products",
+    "batching_scipy",
     "batching_units",
     "creation",
     "indexing",

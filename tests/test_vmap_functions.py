@@ -1,5 +1,6 @@
 """Functions that run on a batch by an entry of the table: against plain NumPy run by run, and central differences."""
 
+import importlib.util
 import itertools
 
 import numpy as np
@@ -66,6 +67,22 @@ CASES = {
     "emath": (lambda x: np.emath.sqrt(x * x), draw(3)),
     "poly": (np.poly, draw(3)),
 }
+if importlib.util.find_spec("scipy"):
+    import chainrule.scipy.linalg as linalg
+    import chainrule.scipy.special as special
+
+    def lifted(a):
+        return a @ a.T + 3 * np.eye(3)
+
+    CASES |= {
+        "logsumexp": (lambda x, b: special.logsumexp(x, axis=1, b=b), draw(2, 3), np.abs(draw(2, 3))),
+        "softmax": (lambda x: special.softmax(x, axis=0) * special.log_softmax(x), draw(3, 2)),
+        "special": (lambda x: special.rgamma(x) + special.dawsn(x) * special.psi(3 + x * x) + special.i0e(x), draw(2)),
+        "triangles": (lambda a, b: linalg.solve_triangular(lifted(a), b, lower=True), draw(3, 3), draw(3)),
+        "cho_solve": (lambda a, b: linalg.cho_solve(linalg.cho_factor(lifted(a)), b), draw(3, 3), draw(3, 2)),
+        "sylvester": (lambda a, b: linalg.solve_sylvester(lifted(a), np.eye(2), b), draw(3, 3), draw(3, 2)),
+        "expm": (lambda a: linalg.expm(0.3 * a) @ linalg.sqrtm(lifted(a)), draw(3, 3)),
+    }
 SLOPES_OF_SPLITS = {"lstsq of lost rank"}  # by differences the rank is full, and the solution jumps
 
 

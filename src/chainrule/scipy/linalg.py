@@ -7,8 +7,9 @@ differentiated in that triangle, but for `cholesky`, whose gradient is symmetric
 import numpy as np
 from scipy import linalg as _linalg
 
-from chainrule.engine.boxed import value
+from chainrule.engine.boxed import all_values, value
 from chainrule.engine.spec import shape_of
+from chainrule.rules import batching_scipy  # noqa: F401 (registers how they run on a batch)
 from chainrule.rules import scipy_linalg as _rules
 from chainrule.rules.products import conj, mT
 from chainrule.scipy.entries import entry, refuse
@@ -20,17 +21,16 @@ def matrix(a, check_finite=True):
     """Return an argument as a float array, plain or traced; refuse infinities as SciPy does."""
     if not hasattr(a, "dtype"):
         a = np.array(a, like=_first(a)) if _first(a) is not None else np.asarray(a)
-    plain = np.asarray(value(a))
-    if check_finite and not np.isfinite(plain).all():
+    if check_finite and not np.isfinite(all_values(a)).all():
         raise ValueError("array must not contain infs or NaNs")
-    return a if plain.dtype.kind in "fc" else a.astype(float)
+    return a if a.dtype.kind in "fc" else a.astype(float)
 
 
 def _first(x):
     """Return a traced value inside nested lists, or None."""
     if isinstance(x, list | tuple):
         return next((f for f in map(_first, x) if f is not None), None)
-    return x if x is not value(x) else None
+    return x if isinstance(x, Boxed) else None
 
 
 def filled(a, lower, hermitian):

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import special as _special
 
 import chainrule.rules.special  # noqa: F401 (registers the ufuncs' rules)
-from chainrule.engine.boxed import value
+from chainrule.engine.boxed import all_values, array_value, value
 from chainrule.engine.spec import shape_of
 from chainrule.rules import scipy_sums as _rules
 from chainrule.rules.special import gamma as _gamma
@@ -33,7 +33,7 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
     else:
         y, sign = _weighted(a, matrix(b, False), axis)
     if return_sign and sign is None:
-        if np.asarray(value(a)).dtype.kind == "c":
+        if a.dtype.kind == "c":
             sign, y = np.exp(1j * np.imag(y)), np.real(y)
         else:
             sign = np.sign(np.exp(value(y)) + 1)
@@ -49,7 +49,7 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
 def _weighted(a, b, axis):
     """Return log |sum(b exp(a))| and the sign of the sum, both with their axes."""
     a, b = np.broadcast_arrays(a, b)
-    plain, factors = np.asarray(value(a)), np.asarray(value(b))
+    plain, factors = array_value(a), array_value(b)
     axes = _axes(axis, plain.ndim)
     used = np.where(factors == 0, -np.inf, plain.real)
     shift = np.max(used, axis=axes, keepdims=True)
@@ -90,7 +90,7 @@ def multigammaln(a, d):
     """Return the logarithm of the multivariate gamma function of dimension d."""
     d = int(d)
     constant = d * (d - 1) / 4 * math.log(math.pi)
-    if np.any(np.asarray(value(a)) <= 0.5 * (d - 1)):
+    if np.any(all_values(array_value(a) <= 0.5 * (d - 1))):
         raise ValueError(f"condition a ({value(a)}) > 0.5 * (d-1) ({0.5 * (d - 1)}) not met")
     return constant + sum(_special.gammaln(a - 0.5 * j) for j in range(d))
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special as _special
 from scipy import stats as _stats
 
-from chainrule.engine.boxed import value
+from chainrule.engine.boxed import all_values, array_value, value
 from chainrule.engine.spec import shape_of
 from chainrule.rules.products import mT
 from chainrule.rules.scipy_linalg import solve_triangle
@@ -84,16 +84,17 @@ class Distribution:
             return getattr(self._original, name)(x, *args, **kwargs)
         z = (x - loc) / scale
         low, high = self._support
-        plain = np.asarray(value(z))
+        plain = array_value(z)
         inside = (plain >= low) & (plain <= high)
         middle = 0.5 * (low + high) if np.isfinite(low + high) else low + 1.0 if np.isfinite(low) else 0.0
-        safe = z if inside.all() else np.where(inside, z, plain.dtype.type(middle))
+        everywhere = np.all(all_values(inside))
+        safe = z if everywhere else np.where(inside, z, plain.dtype.type(middle))
         y = self._standard(name, safe, shapes)
         if name == "pdf":
             y = y / scale
         elif name == "logpdf":
             y = y - np.log(scale)
-        if not inside.all():
+        if not everywhere:
             outer = np.where(plain < low, OF_POINTS[name], np.where(plain > high, ABOVE[name], np.nan))
             y = np.where(inside, y, outer.astype(plain.dtype))
         return self._valid(y, scale)
@@ -107,8 +108,8 @@ class Distribution:
     @staticmethod
     def _valid(y, scale):
         """Return NaN where the scale is not positive, as SciPy does."""
-        positive = np.asarray(value(scale)) > 0
-        return y if positive.all() else np.where(positive, y, np.asarray(value(y)).dtype.type(np.nan))
+        positive = array_value(scale) > 0
+        return y if np.all(all_values(positive)) else np.where(positive, y, array_value(y).dtype.type(np.nan))
 
 
 def _method(name, kind):

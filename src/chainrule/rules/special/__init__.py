@@ -7,8 +7,10 @@ What has no closed derivative (the order of a Bessel function, the parameters of
 when a derivative in it is asked for; see `fixed`.
 """
 
+from scipy import special
+
 from chainrule.engine.batched import BATCHING
-from chainrule.rules.batching import with_parameters
+from chainrule.rules.batching import as_it_is, with_parameters
 from chainrule.rules.special import bessel, entropies, error_functions, gamma, integrals, polynomials  # noqa: F401
 
 BATCHING.update(
@@ -24,3 +26,4 @@ BATCHING.update(
         with_parameters,
     )
 )
+BATCHING[special.airy] = as_it_is
