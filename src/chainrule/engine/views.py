@@ -25,6 +25,11 @@ class Stale(Boxed):
 
     __slots__ = ()
 
+    # what a box is by its class; `value` asks for it before anything is read anew
+    batch = property(lambda self: self.base[0].batch)
+    kept = property(lambda self: self.base[0].kept)
+    recorded = property(lambda self: self.base[0].recorded)
+
     @property
     def __class__(self):
         return self.base[0].__class__
