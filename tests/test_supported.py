@@ -1,5 +1,6 @@
 """Every public name of NumPy has a status, what is said to raise does, and the page of them all is up to date."""
 
+import functools
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import chainrule.numpy as cnp
 from chainrule.engine.rule import RULES, UNSUPPORTED
 from chainrule.errors import ChainruleError, UnsupportedFunctionError
 from chainrule.testing import supported
+from chainrule.testing.samples import array, sample
 from chainrule.testing.supported import DIFFERENTIATED, MIRROR, NAMESPACES, PLAIN, UNKNOWN, UNSUPPORTED_, survey
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "supported.md"
@@ -61,6 +63,48 @@ def test_the_page_is_up_to_date():
         assert there & set(FOUND["numpy"]) == set(re.findall(r"`(\w+)`", supported.page())) & there & set(
             FOUND["numpy"]
         )
+
+
+AT_ONCE = """
+sum mean prod max min var std ptp median average cumsum cumprod any all argmax argmin sort argsort where select clip take
+dot matmul inner outer tensordot einsum vdot kron trace concatenate stack reshape transpose roll repeat tile diff diag
+linalg.solve linalg.inv linalg.det linalg.slogdet linalg.norm linalg.eigh linalg.svd linalg.qr linalg.cholesky fft.fft
+""".split()
+
+
+@pytest.mark.parametrize("name", AT_ONCE)
+def test_common_functions_run_at_once_on_a_batch(name):
+    assert functools.reduce(getattr, name.split("."), np) not in supported.loops()
+
+
+def test_elementwise_functions_run_at_once_on_a_batch():
+    looped = [fun for fun in supported.loops() if fun in RULES and RULES[fun].kind == "elementwise"]
+    assert not looped
+
+
+def test_functions_of_scipy_run_at_once_on_a_batch():
+    pytest.importorskip("scipy")
+    assert not [f for f in supported.loops() if (getattr(f, "__module__", None) or "").startswith("chainrule.scipy")]
+
+
+def runs_and_knows(x, how=None):
+    """Take a plain array only, if asked to."""
+    return np.sin(x) if how is None else np.sin(np.array([float(v) for v in x]))
+
+
+@pytest.mark.parametrize(("how", "looped"), [(None, False), ("plain", True)])
+def test_a_loop_is_found_by_running_a_sample(how, looped):
+    assert supported.runs_as_loop(sample(runs_and_knows, array(3), how=how).after(np.cos)) is looped
+
+
+def test_the_page_marks_what_runs_once_per_entry():
+    written = PAGE.read_text(encoding="utf-8")
+    marks = {(word, mark) for word, mark in re.findall(r"`(\w+)` \((loop|partly)\)", written)}
+    batch = np.array([[1.0, -3.0, 2.0], [1.0, -5.0, 6.0]])
+    for name in ("roots", "histogram"):
+        assert (name, "loop") in marks
+        assert cr.vmap(getattr(np, name)).loops(batch)
+    assert "sum" not in {word for word, _ in marks}
 
 
 @pytest.mark.parametrize(("title", "name"), names(MIRROR))

@@ -1,12 +1,15 @@
 """What is supported: every public name of NumPy with its status, read off the registry of rules.
 
 `survey` walks NumPy's names. What is in no table is ``unknown``, and a test fails on it: so a function of a later NumPy
-can't be forgotten. The page docs/supported.md is written by ::
+can't be forgotten. Which of them `vmap` calls once per entry is found by running their samples (`loops`). The page
+docs/supported.md is written by ::
 
     python -m chainrule.testing.supported > docs/supported.md
 """
 
+import functools
 import inspect
+import warnings
 
 import numpy as np
 
@@ -16,6 +19,8 @@ from chainrule.engine.rule import RULES, UNSUPPORTED
 from chainrule.rules.array_methods import METHODS
 from chainrule.rules.array_methods import REFUSED as METHODS_REFUSED
 from chainrule.rules.unsupported import FILES, INTEGERS, WITHOUT_DISPATCH
+from chainrule.testing.samples import all_samples, constant_samples
+from chainrule.transforms import grad, vmap
 
 DIFFERENTIATED, CONSTANT, MIRROR = "differentiated", "constant", "by chainrule.numpy"
 PLAIN, UNSUPPORTED_, OTHER, UNKNOWN = "plain values only", "unsupported", "no function of arrays", "unknown"
@@ -154,6 +159,63 @@ def survey():
     return found
 
 
+# -- batches -----------------------------------------------------------------------------------------------------------
+
+ALL, SOME = "loop", "partly"  # how many of the ways of calling a function are run once per entry
+
+
+@functools.cache
+def loops():
+    """Return which functions `vmap` runs once per entry: ``{function: ALL or SOME}``, found by running their samples.
+
+    Each is run on a batch of two entries, as it is and under `grad` if it is differentiated.
+    """
+    ways = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for s in [*all_samples(), *constant_samples()]:
+            if not s.error and takes_floats(s):
+                found = runs_as_loop(s)
+                for fun in (f for f in s.tests if f is not None):
+                    ways.setdefault(fun, []).append(found)
+    return {fun: ALL if all(found) else SOME for fun, found in ways.items() if any(found)}
+
+
+def takes_floats(sample):
+    """Tell whether a function takes the floats of its sample; those of bits and dates do not."""
+    try:
+        sample.function()(*sample.operands("float64"))
+    except TypeError:
+        return False
+    return sample.accepts("float64")
+
+
+def runs_as_loop(sample):
+    """Tell whether a sample, or its gradient, is run once per entry of a batch."""
+    f, operands = sample.function(), sample.operands("float64")
+    batches = [np.stack([x, np.multiply(x, 1.01)]) for x in operands]
+
+    def total(*xs):
+        y = f(*xs)
+        parts = y if isinstance(y, tuple | list) else (y,)
+        return sum(np.sum(np.real(v)) for v in parts if getattr(v, "dtype", np.dtype(float)).kind in "fc")
+
+    if vmap(f).loops(*batches):
+        return True
+    constant = getattr(RULES.get(sample.fun), "kind", None) == "constant"
+    return not constant and bool(vmap(grad(total, argnums=tuple(range(len(batches))))).loops(*batches))
+
+
+def marked(title, name):
+    """Return a name of one of the namespaces as a code word, with a mark if it is run once per entry of a batch."""
+    if title == "ndarray":
+        fun = METHODS.get(name)
+    else:
+        fun = getattr(NAMESPACES[title], name) if title in NAMESPACES else None
+    mark = loops().get(fun) if fun.__class__.__hash__ else None
+    return f"`{name}` ({mark})" if mark else f"`{name}`"
+
+
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 _HEAD = """\
@@ -162,6 +224,11 @@ _HEAD = """\
 Every public name of NumPy {version}, with what chainrule does with it. This page is written by
 `python -m chainrule.testing.supported` from the registry of rules; a test keeps it up to date, and fails on a name
 without a status.
+
+`cr.vmap` runs them at once on all entries of a batch, but for those marked *(loop)*, which it calls once per entry,
+themselves or in their gradient. *(partly)* means that some ways of calling them (an axis, a method, a mask) run so. The
+marks are found by running the samples of each function; [`vmap(f).loops`](transforms.md#many-runs-at-once-vmap) tells
+it of a function of your own.
 
 What of it raises says so, with what to write instead: see [the errors](errors.md) and [the limits](limits.md).
 """
@@ -184,10 +251,10 @@ def counts(found):
     return lines
 
 
-def wrapped(names, width=130):
-    """Return names as lines of code words."""
+def wrapped(words, width=130):
+    """Return words as lines, with commas."""
     lines, line = [], ""
-    for word in [f"`{n}`" for n in sorted(names)]:
+    for word in words:
         if len(line) + len(word) + 2 > width:
             lines.append(line + ",")
             line = ""
@@ -209,7 +276,7 @@ def page():
             if status == UNSUPPORTED_:
                 lines += ["", f"**{status}**", "", *[reason(n) for n in sorted(chosen)]]
             else:
-                lines += ["", f"**{status}** ({len(chosen)})", "", *wrapped(chosen)]
+                lines += ["", f"**{status}** ({len(chosen)})", "", *wrapped([marked(title, n) for n in sorted(chosen)])]
     return "\n".join(lines) + "\n\n" + _TAIL
 
 
