@@ -255,3 +255,83 @@ def test_a_name_for_the_same_batch_keeps_its_value():
         np.testing.assert_array_equal(z[k], x)
         np.testing.assert_array_equal(y[k], want)
         np.testing.assert_array_equal(row[k], want[1:])
+
+
+# -- several inputs -------------------------------------------------------------------------------------------------
+
+PARAMETERS = {"w": rng.normal(size=(3, 2)), "b": rng.normal(size=3), "scale": np.float64(0.7), "unused": np.ones(2)}
+POINTS, TARGETS = rng.normal(size=(5, 2)), rng.normal(size=5)
+
+
+def loss(p):
+    return np.sum((np.tanh(POINTS @ p["w"].T + p["b"]).sum(axis=1) * p["scale"] - TARGETS) ** 2)
+
+
+def outputs(p):
+    return {"y": np.tanh(POINTS @ p["w"].T + p["b"]), "s": p["scale"] * p["b"][0], "constant": np.arange(2.0)}
+
+
+def flattened(tree):
+    return np.concatenate([np.ravel(tree[k]) for k in sorted(tree)])
+
+
+def from_flat(v):
+    cut = np.split(v, np.cumsum([np.size(PARAMETERS[k]) for k in sorted(PARAMETERS)])[:-1])
+    return {k: part.reshape(np.shape(PARAMETERS[k])) for k, part in zip(sorted(PARAMETERS), cut, strict=True)}
+
+
+@pytest.mark.parametrize("chunk", [None, 1, 2, 4, 5])
+def test_columns_of_several_inputs_go_together(chunk):
+    """Against complex steps, of all inputs in one vector."""
+    step, v = 1e-30, flattened(PARAMETERS)
+    want = {k: np.stack([np.ravel(outputs(from_flat(v + 1j * step * e))[k]).imag / step for e in np.eye(len(v))], -1)
+            for k in ("y", "s", "constant")}  # fmt: skip
+    have = cr.jacobian(outputs, mode="forward", chunk=chunk)(PARAMETERS)
+    for k, row in have.items():
+        shape = np.shape(outputs(PARAMETERS)[k])
+        parts = [np.reshape(row[name], (max(1, int(np.prod(shape))), -1)) for name in sorted(row)]
+        np.testing.assert_allclose(np.concatenate(parts, axis=1), want[k], rtol=1e-13, atol=1e-15)
+        assert all(row[name].shape == shape + np.shape(PARAMETERS[name]) for name in row)
+    hessian = cr.hessian(loss, chunk=chunk)(PARAMETERS)
+    slope = lambda v: flattened(cr.grad(loss)(from_flat(v)))
+    h = 1e-5
+    differences = np.stack([(slope(v + h * e) - slope(v - h * e)) / (2 * h) for e in np.eye(len(v))], axis=1)
+    names = sorted(PARAMETERS)
+    blocks = [[np.reshape(hessian[a][b], (np.size(PARAMETERS[a]), -1)) for b in names] for a in names]
+    np.testing.assert_allclose(np.block(blocks), differences, rtol=1e-6, atol=1e-7)
+
+
+def test_columns_of_several_small_inputs_take_one_run():
+    runs = []
+
+    def noted(p):
+        runs.append(1)
+        return loss(p)
+
+    cr.hessian(noted)(PARAMETERS)
+    assert len(runs) == 1
+
+
+def test_blocks_of_several_inputs_are_written_to_apart():
+    have = cr.jacobian(outputs, mode="forward")(PARAMETERS)
+    again = cr.jacobian(outputs, mode="forward")(PARAMETERS)
+    blocks = [block for row in have.values() for block in row.values() if isinstance(block, np.ndarray)]
+    for block in blocks:
+        block[...] = 1e9
+    assert all(np.all(block == 1e9) for block in blocks)
+    assert all(np.all(block != 1e9) for row in again.values() for block in row.values())
+
+
+def test_large_inputs_go_one_after_the_other():
+    u, v = rng.normal(size=300), rng.normal(size=200)
+    widths = []
+
+    def f(u, v):
+        widths.append([len(cr.value(x.tangent).data) if cr.value(x.tangent).__class__ is not np.ndarray else 0
+                       for x in (u, v)])  # fmt: skip
+        return np.sin(u[:200]) * v
+
+    ju, jv = cr.jacobian(f, argnums=(0, 1), mode="forward", chunk=250)(u, v)
+    np.testing.assert_allclose(ju, np.eye(200, 300) * (np.cos(u[:200]) * v)[:, None], atol=1e-15)
+    np.testing.assert_allclose(jv, np.diag(np.sin(u[:200])), atol=1e-15)
+    assert widths == [[250, 0], [50, 0], [0, 200]]

@@ -1,6 +1,7 @@
 """Whole matrices of derivatives: jacobian and hessian; and the product with a Hessian, which needs none."""
 
 import functools
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -8,13 +9,11 @@ from typing import Any
 import numpy as np
 
 from chainrule import tree
-from chainrule.engine import level as _level
-from chainrule.engine import splitting
-from chainrule.engine.batched import STOPPED, Batched, NeedsLoop, batched, note_loops
 from chainrule.engine.boxed import Boxed
 from chainrule.engine.spec import shape_of, spec_of, zeros_of
-from chainrule.errors import HolomorphicError, raised_in
-from chainrule.transforms.common import Chosen, name_of, own, points
+from chainrule.errors import HolomorphicError
+from chainrule.transforms.at_once import all_at_once, some_units, units
+from chainrule.transforms.common import Chosen, name_of, points
 from chainrule.transforms.forward import jvp
 from chainrule.transforms.reverse import Tape, grad
 
@@ -162,14 +161,7 @@ def evaluator(f, chosen, mode, layout, holomorphic, chunk, square=False):
     return evaluate
 
 
-def units(spec, start=0, stop=None):
-    """Return a basis of the space of arrays like `spec`, or some of it: one array more, each with one entry 1."""
-    stop = spec.size if stop is None else stop
-    basis = np.zeros((stop - start) * spec.size, spec.dtype or (complex if spec.kind == "c" else float))
-    basis[start :: spec.size + 1] = 1
-    return basis.reshape(stop - start, *spec.shape)
-
-
+SMALL = 1 << 15  # entries of an array for all runs, up to which a call takes longer than its arithmetic
 FIRST = 32  # how many columns go together before the size of the outputs is known
 
 
@@ -191,45 +183,14 @@ def by_rows(record, ins, outs, chunk=None):
                 bars = record.pull([unit if k == o else None for k in range(len(outs))])
                 return [b for bs in bars for b in bs]
 
-            bars = all_at_once(pull, basis, record.f, start)
+            bars = all_at_once(pull, [basis], record.f, [start])
             if spec.kind == "c" and any(s.kind != "c" for s in ins):  # a real input receives the real part of a row
-                imaginary = all_at_once(pull, -1j * basis, record.f, start)
+                imaginary = all_at_once(pull, [-1j * basis], record.f, [start])
                 bars = [b if s.kind == "c" else b + 1j * c for b, c, s in zip(bars, imaginary, ins, strict=True)]
             for row, bar in zip(rows, bars, strict=True):
                 row.append(bar)
         blocks.append([joined(r, spec.shape, s, spec) for r, s in zip(rows, ins, strict=True)])
     return blocks
-
-
-def all_at_once(linear, basis, f, start=None):
-    """Return ``linear`` of each array in `basis`, stacked, from one call on a batch; of one alone without a batch.
-
-    `start` tells that they are multiples of unit vectors, from that number on.
-    """
-    n = len(basis)
-    if n == 1:
-        return [y.reshape((1, *shape_of(y))) if shape_of(y) else np.stack([y]) for y in linear(single(basis[0]))]
-    before = splitting.events
-    try:
-        with _level.running(f) as level:
-            results = linear(batched(basis, level, start if basis.ndim == 2 else None))
-            if level in STOPPED:
-                raise NeedsLoop(level, "a value that differs between the runs")
-            if splitting.events != before:  # a quotient 0 / 0 that may have a limit: found for each by itself
-                raise NeedsLoop(level, "a second run with values set apart")
-            return [y.data if own(y, level, f, Batched) else np.broadcast_to(y, (n, *shape_of(y))) for y in results]
-    except NeedsLoop as stop:
-        if stop.level is not None and stop.level != level:
-            raise
-        note_loops((f"the derivative itself: {stop.what}, {raised_in(stop)}",))
-    finally:
-        STOPPED.discard(level)
-    return [np.stack(parts) for parts in zip(*[linear(single(unit)) for unit in basis], strict=True)]
-
-
-def single(unit):
-    """Return an array without axes as a number."""
-    return unit if unit.shape else unit[()]
 
 
 class Arguments:
@@ -263,36 +224,41 @@ def by_columns(f, args, kwargs, record, ins, chunk=None, outs=None):
         return f(*full, **named)
 
     primals = tuple([tree.unflatten(s, v) for s, v in zip(record.structures, record.points, strict=True)])
-    columns = None
-    for i, spec in enumerate(ins):
+    found, columns = [], None
 
-        def push(unit, i=i):
-            flat = [unit if k == i else zeros_of(s) for k, s in enumerate(ins)]
-            groups = split(flat, record.points)
-            tangents = [tree.unflatten(s, vs) for s, vs in zip(record.structures, groups, strict=True)]
-            y, ydot = jvp(of_chosen, primals, tuple(tangents))
-            found.append(y)
-            return [ydot] if isinstance(ydot, Boxed) else tree.flatten(ydot)[0]
+    def push(*units):
+        flat = [zeros_of(s) if unit is None else unit for unit, s in zip(units, ins, strict=True)]
+        groups = split(flat, record.points)
+        tangents = [tree.unflatten(s, vs) for s, vs in zip(record.structures, groups, strict=True)]
+        y, ydot = jvp(of_chosen, primals, tuple(tangents))
+        found.append(y)
+        return [ydot] if isinstance(ydot, Boxed) else tree.flatten(ydot)[0]
 
-        found = []
-        start = 0
-        while start < spec.size:
-            if chunk is not None:
-                count = chunk
-            elif outs is None:  # the size of the outputs is not known yet
-                count = FIRST
-            else:
-                count = runs_at_once([*ins, *outs])
-            stop = min(start + count, spec.size)
-            dots = all_at_once(push, units(spec, start, stop), f, start)
-            start = stop
-            if columns is None:
-                y = found[0]
-                leaves, record.out_structure = ([y], None) if isinstance(y, Boxed) else tree.flatten(y)
-                outs = [spec_of(v) for v in leaves]
-                columns = [[[] for _ in ins] for _ in outs]
-            for column, part in zip(columns, dots, strict=True):
-                column[i].append(part)
+    offsets = list(itertools.accumulate([s.size for s in ins], initial=0))
+    total = offsets[-1]
+    together = total * max([1, *[s.size for s in (*ins, *(outs or ()))]]) <= SMALL  # the columns of several inputs
+    start = 0
+    while start < total:
+        if chunk is not None:
+            count = chunk
+        elif outs is None:  # the size of the outputs is not known yet
+            count = FIRST
+        else:
+            count = runs_at_once([*ins, *outs])
+        stop = min(start + count, total if together else next(k for k in offsets if k > start))
+        parts = [some_units(s, start - at, stop - at) for s, at in zip(ins, offsets, strict=False)]
+        dots = all_at_once(push, [basis for basis, _ in parts], f, [first for _, first in parts])
+        if columns is None:
+            y = found[0]
+            leaves, record.out_structure = ([y], None) if isinstance(y, Boxed) else tree.flatten(y)
+            outs = [spec_of(v) for v in leaves]
+            columns = [[[] for _ in ins] for _ in outs]
+        for column, part in zip(columns, dots, strict=True):
+            for i, (basis, _) in enumerate(parts):
+                if basis is not None:
+                    low, high = max(offsets[i], start), min(offsets[i + 1], stop)
+                    column[i].append(part if high - low == stop - start else part[low - start : high - start])
+        start = stop
     if columns is None:  # there are no inputs
         columns = [[[] for _ in ins] for _ in outs]
     blocks = []
@@ -310,10 +276,8 @@ def joined(parts, lead, each, out):
     if not parts:
         return np.zeros(lead + each.shape, out.dtype)
     block = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    if lead == ():
-        return block[0]
-    block = block.reshape(lead + each.shape)
-    return block if isinstance(block, Boxed) or block.flags.writeable else block.copy()
+    block = block[0] if lead == () else block.reshape(lead + each.shape)
+    return block.copy() if block.__class__ is np.ndarray and not block.flags.writeable else block
 
 
 def move_front_to_back(x, count):
