@@ -392,3 +392,36 @@ def test_a_rule_given_to_a_function_of_numpy_is_that_of_each_run():
     np.testing.assert_allclose(cr.vmap(total)(x), x.sum(axis=1))
     np.testing.assert_array_equal(cr.vmap(cr.grad(total))(x), np.full((N, 3), 3.0))
     np.testing.assert_array_equal(cr.grad(lambda x: np.sum(cr.vmap(total)(x)))(x), np.full((N, 3), 3.0))
+
+
+def pair(x, w):
+    return np.sin(x) * w, np.sum(x) ** 2
+
+
+def pair_back(kept, bars):
+    x, w = kept
+    return bars[0] * np.cos(x) * w + 2 * bars[1] * np.sum(x), bars[0] * np.sin(x)
+
+
+def one_run_only(x, w):
+    return (np.sin(x) * w, float(x.sum()) ** 2)
+
+
+@pytest.mark.parametrize("forward", [pair, one_run_only])
+@pytest.mark.parametrize("axes", [(0, 0), (0, None), (None, 0)])
+def test_derivatives_around_a_batch_of_a_rule_with_several_results(forward, axes):
+    seen = []
+    f = cr.custom_vjp(forward)
+    f.defvjp(lambda x, w: (forward(x, w), (x, w)), lambda *kept_and_bars: seen.append(1) or pair_back(*kept_and_bars))
+    xs = shared(axes, [draw(3), draw(3)])
+    total, want = [
+        lambda *xs, g=g: sum(np.sum(np.cos(v)) for v in cr.vmap(lambda x, w: g(x * 1.0, w * 2), in_axes=axes)(*xs))
+        for g in (f, pair)
+    ]
+    for k in (0, 1):
+        np.testing.assert_allclose(cr.grad(total, argnums=k)(*xs), cr.grad(want, argnums=k)(*xs), rtol=1e-11)
+    dots = [np.cos(x) for x in xs]
+    np.testing.assert_allclose(cr.jvp(total, xs, dots)[1], cr.jvp(want, xs, dots)[1], rtol=1e-11)
+    seen.clear()
+    cr.grad(total)(*xs)
+    assert len(seen) == (1 if forward is pair else N) or axes[0] is None

@@ -19,7 +19,7 @@ import inspect
 
 import numpy as np
 
-from chainrule.engine.boxed import Boxed, value
+from chainrule.engine.boxed import Boxed, dispatch, value
 from chainrule.engine.indexing import positions
 from chainrule.engine.spec import shape_of
 
@@ -214,11 +214,12 @@ def looped(rule, n, xs, flags, params, level=None):
 def users_own(rule, level, operands):
     """Run a function that has a rule by the user on all runs as one, or, if it can't go on so, once for each.
 
-    Not if the runs are traced below: what they go through is then the user's rule, which takes one run.
+    If the runs are traced below, what they go through there is the user's rule, as one operation on all of them.
     """
     flags = [x.__class__ is Batched and x.level == level for x in operands]
     xs = [x.data if m else x for x, m in zip(operands, flags, strict=True)]
-    if not any(isinstance(x, Boxed) for x, m in zip(xs, flags, strict=True) if m):
+    traced = any(isinstance(x, Boxed) for x, m in zip(xs, flags, strict=True) if m)
+    if not traced:
         before = level in STOPPED
         try:
             y = rule.whole(operands)
@@ -232,6 +233,8 @@ def users_own(rule, level, operands):
         if not before:
             STOPPED.discard(level)
     n = next(x.shape[0] for x, m in zip(xs, flags, strict=True) if m)
+    if traced and n:
+        return wrap(dispatch(rule.of_runs(flags, n), tuple(xs), {}), level)
     return wrap(looped(rule, n, xs, flags, {}, level), level)
 
 

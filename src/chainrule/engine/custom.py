@@ -20,6 +20,7 @@ import numpy as np
 from chainrule import tree
 from chainrule.engine.boxed import Boxed, dispatch, inexact
 from chainrule.engine.buffer import Buffer, plain
+from chainrule.engine.custom_runs import Runs
 from chainrule.engine.held import held
 from chainrule.engine.rule import reads
 from chainrule.engine.spec import shape_of, spec_of, zeros_of
@@ -138,6 +139,14 @@ class Call:
         y = self.bottom(self.filled([x.alias() if isinstance(x, Boxed) else x for x in operands]))
         self.kept = None
         return y
+
+    def of_runs(self, flags, n):
+        """Return the same call of `n` runs, with their axis in front of the operands with a flag."""
+        return Runs(self, flags, n)
+
+    def missed(self):
+        """Return the error of a traced value that the rule would miss."""
+        return closure_error(self.name, place(self.definition.f))
 
     def bottom(self, leaves):
         """Run the user's function on plain values, or on batches of them."""
