@@ -59,5 +59,3 @@ def smooth(program: Program) -> Program:
         )  # fmt: skip
     made.outputs = [stands(y) if y.__class__ is Symbol else y for y in program.outputs]
     return made.like(equations, made.outputs)
-
-
