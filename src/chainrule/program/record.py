@@ -18,12 +18,12 @@ from chainrule.transforms.common import name_of, output_point, own, run
 
 
 @contextlib.contextmanager
-def recording(f: Callable, **options: Any):
+def recording(f: Callable, kind: type = Recording, **options: Any):
     """Write down, as a Program, what is done in this block with the Tracers that it makes."""
     thread = threading.get_ident()
     before = tape.WATCHERS.get(thread)
     with _level.running(f) as level:
-        made = Recording(level, **options)
+        made = kind(level, **options)
         made.program.name = name_of(f) if name_of(f).isidentifier() else "f"
         RECORDINGS[level] = tape.WATCHERS[thread] = made
         try:
@@ -82,29 +82,34 @@ def record(f: Callable, *, values: bool = False) -> Callable:
     """
 
     def recorded(*args, **kwargs):
-        with recording(f, values=values) as made:
-            program, level = made.program, made.level
-            hints = hints_of(f, args, kwargs)
-
-            def boxed(x):
-                hint = next(hints)
-                if not isinstance(x, Boxed) and not inexact(x):
-                    return x
-                if isinstance(x, Boxed):
-                    x = x.alias()
-                elif values and isinstance(x, np.ndarray):
-                    x = x.copy()
-                symbol = program.symbol(x, hint)
-                program.inputs.append(symbol)
-                if values:
-                    program.points.append(x)
-                return Tracer(x, symbol, level)
-
-            args, kwargs = tree.tree_map(boxed, list(args)), tree.tree_map(boxed, kwargs)
-            finished(program, run(f, args, kwargs), f, level)
-        return program
+        return run_recorded(f, args, kwargs, values=values).program
 
     return recorded
+
+
+def run_recorded(f: Callable, args: Any, kwargs: Any, *, values: bool = False, **options: Any) -> Recording:
+    """Run a function on Tracers, and return the recording of it."""
+    with recording(f, values=values, **options) as made:
+        program, level = made.program, made.level
+        hints = hints_of(f, args, kwargs)
+
+        def boxed(x):
+            hint = next(hints)
+            if not isinstance(x, Boxed) and not inexact(x):
+                return x
+            if isinstance(x, Boxed):
+                x = x.alias()
+            elif values and isinstance(x, np.ndarray):
+                x = x.copy()
+            symbol = program.symbol(x, hint)
+            program.inputs.append(symbol)
+            if values:
+                program.points.append(x)
+            return Tracer(x, symbol, level)
+
+        args, kwargs = tree.tree_map(boxed, list(args)), tree.tree_map(boxed, kwargs)
+        finished(program, run(f, args, kwargs), f, level)
+    return made
 
 
 def finished(program: Program, out: Any, f: Callable, level: float) -> None:
