@@ -1,6 +1,5 @@
 """Every public name of NumPy has a status, what is said to raise does, and the page of them all is up to date."""
 
-import functools
 import re
 from pathlib import Path
 
@@ -65,20 +64,23 @@ def test_the_page_is_up_to_date():
         )
 
 
-AT_ONCE = """
-sum mean prod max min var std ptp median average cumsum cumprod any all argmax argmin sort argsort where select clip take
-dot matmul inner outer tensordot einsum vdot kron trace concatenate stack reshape transpose roll repeat tile diff diag
-linalg.solve linalg.inv linalg.det linalg.slogdet linalg.norm linalg.eigh linalg.svd linalg.qr linalg.cholesky fft.fft
-""".split()
+AT_ONCE = {
+    "": "sum mean prod max min var std ptp median average cumsum cumprod any all argmax argmin sort argsort "
+    "where select clip take dot matmul inner outer tensordot einsum vdot kron trace concatenate stack reshape "
+    "transpose roll repeat tile diff diag",
+    "linalg": "solve inv det slogdet norm eigh svd qr cholesky",
+    "fft": "fft ifft rfft",
+}
 
 
-@pytest.mark.parametrize("name", AT_ONCE)
-def test_common_functions_run_at_once_on_a_batch(name):
-    assert functools.reduce(getattr, name.split("."), np) not in supported.loops()
+@pytest.mark.parametrize("module", AT_ONCE)
+def test_common_functions_run_at_once_on_a_batch(module):
+    looped = [n for n in AT_ONCE[module].split() if getattr(getattr(np, module, np), n) in supported.loops()]
+    assert not looped
 
 
 def test_elementwise_functions_run_at_once_on_a_batch():
-    looped = [fun for fun in supported.loops() if fun in RULES and RULES[fun].kind == "elementwise"]
+    looped = [fun for fun in supported.loops() if isinstance(fun, np.ufunc) and RULES[fun].kind == "elementwise"]
     assert not looped
 
 

@@ -59,8 +59,10 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
 
     What ran once per entry:
 
-    >>> cr.vmap(lambda x: np.sum(np.roots(x).real)).loops(x)
-    ('numpy.roots',)
+    >>> import math
+    >>> lgamma = cr.numeric(math.lgamma)  # takes numbers only
+    >>> cr.vmap(lambda x: lgamma(x[0] + 1) * x).loops(x)
+    ('lgamma',)
     >>> cr.vmap(lambda x: x.sum() if x[0] > 0 else x.prod()).loops(x)  # doctest: +ELLIPSIS
     ('the function itself: a branch on a value that differs, ...:1 in <lambda>',)
     """
