@@ -182,7 +182,9 @@ def spread_operand(sweep, e, a, b):
             continue
         made = sweep.maker(x, spread_to) or sweep.maker(x, np.broadcast_to)
         small = made.inputs[0] if made is not None else None
-        if small.__class__ is Symbol and (small.dtype.__class__ is not type or alike(other, y) and x.dtype == y.dtype):
+        if small.__class__ is not Symbol:
+            continue
+        if small.dtype.__class__ is not type or (alike(other, y) and x.dtype == y.dtype):  # of a Python float: float64
             return call(e, e.rule.fun, *((small, b) if x is a else (a, small)))
     return None
 

@@ -56,7 +56,7 @@ def is_number(sweep, x):
     fun = e.rule.fun
     if fun is getitem:  # with a number for each axis
         index = e.params["index"]
-        return all([i.__class__ is int for i in index]) if index.__class__ is tuple else index.__class__ is int
+        return all(i.__class__ is int for i in index) if index.__class__ is tuple else index.__class__ is int
     return (isinstance(fun, np.ufunc) and fun.nout == 1) or fun in (np.sum, np.mean)
 
 

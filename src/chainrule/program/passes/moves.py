@@ -114,7 +114,7 @@ def real_of_real(sweep, e, x):
 def plain(index):
     """Tell whether a subscript is made of numbers and slices: it names no entry twice, and depends on no input."""
     parts = index if index.__class__ is tuple else (index,)
-    return all([p is None or p is Ellipsis or p.__class__ is slice or p.__class__ is int for p in parts])
+    return all(p is None or p is Ellipsis or p.__class__ is slice or p.__class__ is int for p in parts)
 
 
 def same_index(a, b):

@@ -207,7 +207,7 @@ def substituted(x: Any, stands: dict) -> Any:
         return kind([substituted(v, stands) for v in x])
     if kind is dict:
         new = {k: substituted(v, stands) for k, v in x.items()}
-        return new if any([new[k] is not v for k, v in x.items()]) else x
+        return new if any(new[k] is not v for k, v in x.items()) else x
     return x
 
 
