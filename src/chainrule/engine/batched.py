@@ -21,6 +21,7 @@ import numpy as np
 
 from chainrule.engine.boxed import Boxed, dispatch, value
 from chainrule.engine.indexing import positions
+from chainrule.engine.rule import full_name
 from chainrule.engine.spec import shape_of
 
 UNITS = {}  # function -> how(start, n, xs, flags): the same of a batch of multiples of unit vectors, see `Batched`
@@ -295,7 +296,7 @@ class Plain:
     kind = "constant"
 
     def __init__(self, fun):
-        self.fun, self.name = fun, getattr(fun, "__name__", "function")
+        self.fun, self.name = fun, full_name(fun)
 
     def apply(self, xs, params):
         """Call the function."""
