@@ -1,6 +1,7 @@
 """The differential fuzzer, a short run; what its long runs found, each as a test of its own."""
 
 import numpy as np
+import pytest
 
 import chainrule as cr
 from chainrule.program.ir import interpret
@@ -24,3 +25,28 @@ def test_a_comparison_of_a_view_made_stale_is_recorded():
     x, b = np.array([0.5, 0.25]), np.array([1.0, 0.5, 2.0])
     program = cr.record(written_view)(x, b)
     np.testing.assert_array_equal(interpret(program, [4 * x, b])[0], written_view(4 * x, b))
+
+
+REDUCTIONS = [np.sum, np.prod, np.max, np.min, np.any, np.cumsum, np.cumprod, np.argmax]
+
+
+@pytest.mark.parametrize("fun", REDUCTIONS, ids=lambda fun: fun.__name__)
+def test_a_number_has_an_axis_0_in_every_mode_as_in_numpy(fun):
+    def f(x):
+        return fun(np.sin(x), axis=0)
+
+    x = np.array([0.5, 1.5])
+    np.testing.assert_array_equal(cr.vmap(f)(x), np.stack([f(v) for v in x]))
+    if fun not in (np.any, np.argmax):
+        tangent = cr.jvp(f, (0.5,), (1.0,))[1]
+        np.testing.assert_allclose(tangent, np.cos(0.5) * np.ones(np.shape(f(0.5))), rtol=1e-15)
+
+
+def test_what_vmap_gives_inside_a_transform_can_be_written_to():
+    def f(x):
+        y = cr.vmap(cr.grad(lambda t: np.sum(x) * t))(x)
+        y[1:] *= x[1:]
+        return np.sum(y)
+
+    x = np.array([0.5, 2.0, 3.0])  # s (1 + x1 + x2), s the sum
+    np.testing.assert_allclose(cr.grad(f)(x), [6.0, 11.5, 11.5])

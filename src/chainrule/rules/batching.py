@@ -70,6 +70,10 @@ def along(default, flat=False):
                     return rule.apply((x,), {**params, "axis": axis})
         elif isinstance(axis, tuple):
             axis = tuple([checked(a, rank) for a in axis])
+        elif not rank:  # NumPy reduces a number along axis 0, and accumulates it into an array of one entry
+            form = np.shape(rule.fun(np.ones((), x.dtype), **{**params, "axis": axis}))
+            y = rule.apply((x.reshape(n, 1),), {**params, "axis": 1})
+            return y.reshape((n, *form))
         else:
             axis = checked(axis, rank)
         where = params.get("where", True)

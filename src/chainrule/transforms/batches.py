@@ -185,10 +185,12 @@ def front(x, axis):
 def back(y, axis, shared):
     """Move the axis that counts the runs from the front to its place; an array in `shared` is copied."""
     y = y if axis == 0 else np.moveaxis(y, 0, axis)
+    if isinstance(y, Boxed):
+        return y if all_values(y).flags.writeable else y.copy()  # what was broadcast is no array to write to
     if y.__class__ is np.ndarray and y.flags.owndata and id(y) not in shared:
         shared.add(id(y))  # the caller's from now on
         return y
-    return y if isinstance(y, Boxed) else np.array(y)
+    return np.array(y)
 
 
 def gathered(f, out, n, level, out_axes, shared):
