@@ -29,7 +29,7 @@ PRIMITIVES = {
     "chainrule.engine.rule": None,
     "chainrule.engine.spec": None,
     "chainrule.engine.splitting": None,
-    "chainrule.engine.boxed": {"Boxed", "all_values", "array_value", "ordinary", "value"},
+    "chainrule.engine.boxed": {"Boxed", "all_values", "array_value", "differentiated", "known", "ordinary", "value"},
     "chainrule.engine.indexing": {"getitem", "picked", "put", "scatter", "unpicked", "written"},
 }
 BRIDGE = {

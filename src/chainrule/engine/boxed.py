@@ -117,6 +117,10 @@ class Boxed(Surface):
             "take the plain value with  float(chainrule.value(x))  if no derivative is wanted.",
         )
 
+    def told(self):
+        """Hand out what is in the box, as of one that stays in plain values: see `known`."""
+        return self.item()
+
     @staticmethod
     def advise():
         """Raise with the advice that belongs to the function asking for a plain value, if there is any."""
@@ -242,6 +246,26 @@ def ordinary(x: Any) -> bool:
     """
     while isinstance(x, Boxed):
         if x.recorded:
+            return True
+        x = x.data
+    return False
+
+
+def known(x: Any) -> Any:
+    """Return the plain value of `x` for what can't go on without it: an array whose shape depends on it.
+
+    A program notes that it holds for this value only; a batch is stopped.
+    """
+    x = value(x)
+    while isinstance(x, Boxed):
+        x = x.told()
+    return x
+
+
+def differentiated(x: Any) -> bool:
+    """Tell whether `x` is traced by a transform that takes derivatives: not only by a batch or a program."""
+    while isinstance(x, Boxed):
+        if not x.kept:
             return True
         x = x.data
     return False

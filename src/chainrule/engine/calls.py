@@ -81,6 +81,16 @@ def composite_call(entry):
 
 
 _inside = threading.local()
+HOLDERS = (list, tuple)
+
+
+def boxes_in(values):
+    """Iterate over the boxes in nested lists and tuples."""
+    for v in values:
+        if isinstance(v, Boxed):
+            yield v
+        elif v.__class__ in HOLDERS:
+            yield from boxes_in(v)
 
 
 def guarded(fun, written):
@@ -92,14 +102,15 @@ def guarded(fun, written):
 
     def call(*args, **kwargs):
         for a in args:
-            if isinstance(a, Boxed) and a.kept:
-                break
-        else:
+            if isinstance(a, Boxed) and not a.kept:
+                return written(*args, **kwargs)
+        given = (*args, *kwargs.values())
+        top = keeper(given)
+        if top is None:
             return written(*args, **kwargs)
         active = _inside.__dict__.setdefault("active", set())
-        key = (fun, *[id(a) for a in args if isinstance(a, Boxed)])
+        key = (fun, *map(id, boxes_in(given)))
         if key in active:
-            top = keeper(args)
             return top.run_constant(fun, args, kwargs, top.level)
         active.add(key)
         try:

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 
 from chainrule.engine import cotangent, level
-from chainrule.engine.boxed import Boxed, dispatch, value
+from chainrule.engine.boxed import Boxed, array_of, dispatch, holds_box, known, value
 from chainrule.engine.cotangent import Scatter
 from chainrule.engine.dual import Dual, make_dual
 from chainrule.engine.rule import Rule
@@ -139,12 +139,18 @@ def written(index, shape):
     """Return which entries of a write ``x[index] = v`` are final (of repeated ones the last wins); None for all."""
     if not may_repeat(index):
         return None
+    mask = final_entries(index, shape)
+    return None if not isinstance(mask, Boxed) and mask.all() else mask
+
+
+@primitive
+def final_entries(index, shape):
+    """Return which entries of a write ``x[index] = v`` are final."""
     where = positions_of(index, shape)
     last = np.full(int(np.prod(shape)), -1)
     order = np.arange(where.size).reshape(where.shape)
     last[where.ravel()] = order.ravel()
-    mask = last[where] == order
-    return None if mask.all() else mask
+    return last[where] == order
 
 
 # -- the subscript -------------------------------------------------------------------------------------------
@@ -162,11 +168,15 @@ def frozen(index):
         if isinstance(plain, Boxed):
             if plain.recorded and plain.dtype.kind in "iu":  # a program computes it anew
                 return plain
+            if plain.recorded and plain.dtype.kind == "b":  # what it reads has as many entries as the mask
+                return known(plain)
             plain.item()  # of a batch: stops its run
         raise IndexError("a traced value can't be an index: take  chainrule.value(i).astype(int)")
     if isinstance(index, np.ndarray):
         return index.copy()
     if isinstance(index, list):
+        if holds_box(index):
+            return frozen(array_of(index))
         return np.asarray(index) if index else np.zeros(0, int)
     return index
 

@@ -78,8 +78,10 @@ def primitive(function):
         for a in args:
             if isinstance(a, Boxed):
                 return CALL[call](*args, **kwargs)
-        if place is not None and len(args) > place and args[place].__class__ is tuple and holds_box(args[place]):
-            return CALL[call](*args, **kwargs)
+        if place is not None:  # integers of a program
+            index = args[place] if len(args) > place else kwargs.get("index")
+            if isinstance(index, Boxed) or (index.__class__ is tuple and holds_box(index)):
+                return CALL[call](*args, **kwargs)
         return function(*args, **kwargs)
 
     call.__name__ = call.__qualname__ = function.__name__

@@ -69,10 +69,11 @@ def write(x, index, v):
 def written_in_runs(x, index, v):
     """Write at integers or a mask of a batch, which differ between the runs; tell whether `index` is such a one.
 
+    A mask of a program is written at in the same way.
     A mask takes one value for all entries; numbers that name an entry twice, or integers written, are left to a loop.
     """
     mask = value(index)
-    if mask.__class__ is Batched and mask.dtype.kind == "b":
+    if isinstance(mask, Boxed) and mask.dtype.kind == "b":
         complex_too = x.dtype.kind == "c" or np.result_type(spec_of(v).dtype or type(v)).kind != "c"
         if mask.shape != shape_of(x) or shape_of(v) != () or not complex_too:
             return False

@@ -17,9 +17,11 @@ import numpy as np
 from chainrule.engine import batched, tape
 from chainrule.engine.boxed import Boxed
 from chainrule.engine.buffer import Buffer
+from chainrule.engine.cotangent import LAZY
 from chainrule.engine.held import frozen_param
 from chainrule.errors import ConversionError
 from chainrule.program.ir import Equation, Guard, Program, Symbol, applied
+from chainrule.program.loops.marks import symbols_of
 from chainrule.program.places import user_place
 
 RECORDINGS = {}  # level -> the recording that runs at it
@@ -43,6 +45,14 @@ class Recording:
         self.thread = threading.get_ident()
         self.cotangents = {}  # symbol of a cotangent -> symbol of its primal
         self.primal = None  # place of the primal call that the backward pass is at
+        self.origins = []  # for each equation of a backward pass the number of its primal equation, else None
+        self.turns = []  # and the number of the pass
+        self.origin = self.bars = None  # of the pass that is running
+        self.passes = 0
+        self.loops = {}  # (number of a user's call, offset) -> marks.Marked
+        self.positions = []  # of all marks, growing
+        self.codes = {}  # the user's code that ran
+        self.crossed = {}  # (number of a pass, position of a mark) -> the cotangents at hand there
 
     # -- writing ---------------------------------------------------------------------------------------------
 
@@ -63,8 +73,7 @@ class Recording:
                 place,
             )
         )
-        self.serials.append(tape.tick())
-        self.symbols.append(made[0])
+        self.note(made[0])
         if not several:
             return Tracer(y, made[0], self.level)
         parts = [v if s is None else Tracer(v, s, self.level) for v, s in zip(y, made, strict=True)]
@@ -74,8 +83,14 @@ class Recording:
         """Write down that Python asked for a value."""
         place = user_place() if self.primal is None else self.primal
         self.program.equations.append(Guard(symbol, how, seen, place))
+        self.note(symbol)
+
+    def note(self, symbol):
+        """Take note of when an equation was written, of what it makes, and of what it is the backward pass of."""
         self.serials.append(tape.tick())
         self.symbols.append(symbol)
+        self.origins.append(self.origin)
+        self.turns.append(None if self.origin is None else self.passes)
 
     def operand(self, x: Any) -> Any:
         """Return how an operand stands in an equation: a number as it is, an array from outside as a symbol.
@@ -115,14 +130,20 @@ class Recording:
 
     # -- the backward pass, as the tape tells it --------------------------------------------------------------
 
+    def begin(self, bars):
+        """Take note that a pass begins; `bars` will hold its cotangents."""
+        self.passes += 1
+        self.bars = bars
+        self.origin = len(self.serials)
+
     def visit(self, node, ybar):
         """Take note that the tape pulls back through `node`, whose result has the cotangent `ybar`."""
-        if threading.get_ident() != self.thread:
-            return
         k = bisect.bisect_left(self.serials, node.serial) - 1
         self.primal = None
         if k < 0 or node.rule is None:
+            self.cross(-1, node, ybar)
             return
+        self.cross(k, node, ybar)
         symbol = self.symbols[k]
         e = self.program.equations[k]
         self.primal = None if e.place is None else e.place._replace(name=None)
@@ -132,15 +153,50 @@ class Recording:
                 break
             ybar = ybar.data
 
+    def cross(self, k, node, ybar):
+        """Go back to equation `k`: note the cotangents at hand at each mark on the way."""
+        if self.bars is None or self.origin is None:
+            return
+        first, last = bisect.bisect_right(self.positions, k), bisect.bisect_right(self.positions, self.origin)
+        if first < last:
+            found = self.cotangents_at_hand(node, ybar)
+            for position in self.positions[first:last]:
+                self.crossed[self.passes, position] = found
+        self.origin = min(k, self.origin)
+
+    def cotangents_at_hand(self, node, ybar):
+        """Return the symbols of the cotangents that the pass holds, by the primal symbol (or the input's node)."""
+        found = {}
+        for n, bar in [*self.bars.items(), (node, ybar)]:
+            k = bisect.bisect_left(self.serials, n.serial) - 1
+            primal = n if n.rule is None or k < 0 else self.symbols[k]
+            for way, s in lazily(bar, self):
+                found[(primal, *way)] = s
+        return found
+
     def leave(self):
         """Take note that the backward pass is over."""
-        self.primal = None
+        self.primal = self.origin = self.bars = None
 
     def finish(self):
         """Name the cotangents after their primals."""
         for bar, symbol in self.cotangents.items():
             if bar.hint is None and symbol.hint is not None:
                 bar.hint = f"d_{symbol.hint}"
+
+
+def lazily(bar, recording):
+    """Find the symbols in a cotangent: (way, symbol)."""
+    if isinstance(bar, dict):
+        for k, part in bar.items():
+            for way, s in lazily(part, recording):
+                yield (k, *way), s
+    elif bar.__class__ in LAZY:
+        for way, s in lazily(bar.value, recording):
+            yield (bar.__class__.__name__, *way), s
+    elif isinstance(bar, Boxed):
+        for way, s in symbols_of(bar, recording):
+            yield way, s
 
 
 def same(a, b):
@@ -188,9 +244,7 @@ class Tracer(Boxed):
         if fun in batched.FORM:
             return fun(*opened(args, level), **opened(kwargs, level))
         if fun in BY_VALUE:
-            for x in boxes_in((args, kwargs), level):
-                x.ask("value", x.data)
-            return fun(*opened(args, level), **opened(kwargs, level))
+            return by_value(fun, args, kwargs, level)
         y = fun(*opened(args, level), **opened(kwargs, level))
         if y is NotImplemented:
             return y
@@ -198,6 +252,8 @@ class Tracer(Boxed):
             return y
         if not is_value(y) and not isinstance(y, tuple | list):
             return y
+        if not is_value(y) and any(isinstance(v, tuple | list) for v in y):  # no symbols stand for nested results
+            return by_value(fun, args, kwargs, level)
         inputs = tuple([recording.operand(x) for x in args])
         written = {k: recording.parameter(v) for k, v in kwargs.items()}
         return recording.equation(batched.Plain(fun), inputs, written, y, True)
@@ -214,6 +270,9 @@ class Tracer(Boxed):
     def __bool__(self):
         return self.ask("bool", bool(self.data))
 
+    def told(self):  # noqa: D102 (see Boxed)
+        return self.ask("value", self.data)
+
     def _number(self, kind):
         if RECORDINGS[self.level].asks == "raise" and self.aux is not None:
             self._no_number()
@@ -221,6 +280,12 @@ class Tracer(Boxed):
 
     def __int__(self):
         return self._number(int)
+
+    def __array__(self, dtype=None, copy=None):
+        recording = RECORDINGS[self.level]
+        if self.aux is None or (recording.asks == "guard" and self.dtype.kind in "iub"):  # plain Python's as well
+            return np.array(self.ask("value", self.data), dtype)
+        return super().__array__(dtype, copy)
 
     def __index__(self):
         if self.dtype.kind not in "iu":
@@ -240,6 +305,13 @@ class Tracer(Boxed):
         if RECORDINGS[self.level].asks == "raise" and self.aux is not None:
             self._no_number()
         return np.asarray(self.ask("value", self.data)).tolist()
+
+
+def by_value(fun, args, kwargs, level):
+    """Run a function on plain values that the program is then bound to."""
+    for x in boxes_in((args, kwargs), level):
+        x.told()
+    return fun(*opened(args, level), **opened(kwargs, level))
 
 
 def _paused(level):
@@ -300,4 +372,8 @@ def wrapped(y, level):
     return Tracer(y, None, level) if is_value(y) else y
 
 
-BY_VALUE = {np.nonzero, np.flatnonzero, np.argwhere}  # functions the shape of whose result depends on values
+# functions the shape of whose result depends on values
+BY_VALUE = {
+    np.nonzero, np.flatnonzero, np.argwhere, np.unique, np.unique_values, np.unique_counts, np.unique_inverse,
+    np.unique_all, np.intersect1d,
+}  # fmt: skip

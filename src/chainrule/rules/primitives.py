@@ -4,8 +4,8 @@ import numpy as np
 
 from chainrule.engine import indexing
 from chainrule.engine.cotangent import Scatter
-from chainrule.engine.indexing import getitem, picked, put, scatter, unpicked, written
-from chainrule.engine.rule import linear, rule, select
+from chainrule.engine.indexing import final_entries, getitem, picked, put, scatter, unpicked, written
+from chainrule.engine.rule import constant, linear, rule, select
 from chainrule.engine.spec import (
     cast_to,
     choose,
@@ -17,7 +17,7 @@ from chainrule.engine.spec import (
 )
 
 linear(getitem, lambda ybar, y, x, index=None: Scatter(ybar, index, x))
-linear(scatter, lambda ybar, y, v, index=None, shape=None, dtype=None: ybar[index])
+linear(scatter, lambda ybar, y, v, index=None, shape=None, dtype=None: getitem(ybar, index))
 linear(sum_to, lambda ybar, y, x, shape=None: spread_to(ybar, x.shape))  # adjoint of summing: copying
 linear(spread_to, lambda ybar, y, x, shape=None: sum_to(ybar, x.shape))  # and the other way round
 linear(cast_to, lambda ybar, y, x, dtype=None: fit(ybar, x))
@@ -44,7 +44,7 @@ def put_xbar(ybar, y, x, v, index=None):
 
 def put_vbar(ybar, y, x, v, index=None):
     """Each value written gets the cotangent of its place, unless a later one of the same write replaced it."""
-    vbar = ybar[index]
+    vbar = getitem(ybar, index)
     mask = written(index, x.shape)
     if mask is not None:
         vbar = choose(mask, vbar)
@@ -54,5 +54,6 @@ def put_vbar(ybar, y, x, v, index=None):
 
 
 linear(put, put_xbar, put_vbar)
+constant(final_entries)
 
 indexing.GETITEM[0] = __import__("chainrule.engine.rule", fromlist=["RULES"]).RULES[getitem]
