@@ -6,7 +6,7 @@ NaN: `select` rules hand on the mask. Operands that tie share equally; on the bo
 
 import numpy as np
 
-from chainrule.engine.boxed import Boxed, array_value, value
+from chainrule.engine.boxed import Boxed, array_value, ordinary, value
 from chainrule.engine.rule import composite, select
 from chainrule.engine.spec import cast_to, primitive, shape_of, spec_of
 from chainrule.errors import OutArgumentError, UnsupportedArgumentError
@@ -33,8 +33,15 @@ def decided(first, second):
     return either if either.__class__ is bool else either.all()
 
 
+def halves(first, second):
+    """Return the weights of two operands that may both be taken, whether any are or not: for a program."""
+    return np.where(first & second, 0.5, first), np.where(first & second, 0.5, second)
+
+
 def nan_first(first, second, a, b):
     """Return the weights of two operands of which a NaN is taken before all."""
+    if ordinary(first) or ordinary(second):
+        return halves(first | (a == b) | (a != a), second | (a == b) | (b != b))
     if decided(first, second):
         return first, second
     p, q = is_nan(a), is_nan(b)
@@ -43,6 +50,8 @@ def nan_first(first, second, a, b):
 
 def nan_last(first, second, a, b):
     """Return the weights of two operands of which a NaN is taken only beside another."""
+    if ordinary(first) or ordinary(second):
+        return halves(first | (a == b) | (b != b), second | (a == b) | (a != a))
     if decided(first, second):
         return first, second
     p, q = is_nan(a), is_nan(b)

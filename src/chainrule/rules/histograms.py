@@ -10,9 +10,26 @@ import numpy as np
 
 from chainrule.engine.boxed import Boxed, value
 from chainrule.engine.indexing import scatter
-from chainrule.engine.rule import composite
+from chainrule.engine.rule import composite, constant
+from chainrule.engine.spec import choose, primitive
 from chainrule.rules.creation import joined
 from chainrule.rules.differences import as_array
+
+
+@primitive
+def histogram_and_edges(points, bins, ranges, weights):
+    """Return the histogram of plain points in several dimensions, and the edges of each."""
+    hist, edges = np.histogramdd(points, bins, ranges, weights=weights)
+    return hist, *edges
+
+
+@primitive
+def plain_histogram(a, bins, limits, weights):
+    """Return the histogram of plain numbers, and the edges."""
+    return tuple(np.histogram(a, bins, limits, weights=weights))
+
+
+constant(histogram_and_edges, plain_histogram)
 
 
 def plain_of(x):
@@ -67,7 +84,7 @@ def histogram_bin_edges(a, bins=10, range=None, weights=None):
 def bins_of(a, edges):
     """Return the number of the bin of each entry, and which entries lie in one; the last bin holds its right edge."""
     number = np.searchsorted(edges, a, side="right") - 1
-    number[a == edges[-1]] -= 1
+    number = number - (a == edges[-1])
     return number, (number >= 0) & (number < len(edges) - 1) & ~np.isnan(a)
 
 
@@ -75,13 +92,13 @@ def bins_of(a, edges):
 def histogram(a, bins=10, range=None, density=None, weights=None):
     """Count, or add up the weights, and divide by the widths and the total for a density."""
     a = as_array(a)
-    n, plain = np.histogram(value(a), plain_of(bins), plain_of(range), weights=plain_of(weights))
+    n, plain = plain_histogram(value(a), plain_of(bins), plain_of(range), plain_of(weights))
     a = np.ravel(a)
     edges = edges_of(a, bins, range, plain)
     weights = joined(weights)
     if isinstance(weights, Boxed):
         number, inside = bins_of(value(a).astype(plain.dtype, copy=False), plain)
-        n = scatter(np.ravel(weights)[inside], number[inside], n.shape, n.dtype)
+        n = scatter(choose(inside, np.ravel(weights)), np.where(inside, number, 0), n.shape, n.dtype)
     if not density:
         return n, edges
     widths = edges[1:] - edges[:-1]
@@ -100,14 +117,16 @@ def histogramdd(sample, bins=10, range=None, density=None, weights=None):
     ranges = [None] * len(columns) if range is None else list(range)
     known = plain_of(weights)
     points = np.stack([value(c) for c in columns], axis=1)
-    hist, plain = np.histogramdd(points, plain_of(bins), plain_of(ranges), weights=known)
+    hist, *plain = histogram_and_edges(points, plain_of(bins), plain_of(ranges), known)
     edges = [edges_of(c, *given) for c, *given in zip(columns, bins, ranges, plain, strict=True)]
     weights = joined(weights)
     if isinstance(weights, Boxed):
         found = [bins_of(value(c), e) for c, e in zip(columns, plain, strict=True)]
-        inside = np.logical_and.reduce([i for _, i in found])
-        numbers = np.ravel_multi_index([n[inside] for n, _ in found], hist.shape)
-        hist = scatter(doubled(weights)[inside], numbers, (hist.size,), hist.dtype).reshape(hist.shape)
+        number, inside = 0, True
+        for (n, i), count in zip(found, hist.shape, strict=True):
+            number, inside = number * count + n, inside & i
+        flat = scatter(choose(inside, doubled(weights)), np.where(inside, number, 0), (hist.size,), hist.dtype)
+        hist = flat.reshape(hist.shape)
     if density:
         total = hist.sum()
         for i, e in enumerate(edges):

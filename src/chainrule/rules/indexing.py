@@ -9,7 +9,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from chainrule.engine import calls
 from chainrule.engine.boxed import Boxed, all_values, array_value, value
-from chainrule.engine.indexing import frozen, positions_of_runs, read_runs, scatter, unpicked
+from chainrule.engine.indexing import frozen, getitem, positions_of_runs, read_runs, scatter, unpicked
 from chainrule.engine.rule import composite, constant
 from chainrule.engine.spec import shape_of
 from chainrule.engine.writes import overlaps, rebind, seen_in, write
@@ -29,9 +29,11 @@ def take(a, indices, axis=None, out=None, mode="raise"):
 
 
 def subscript(x, index):
-    """Return ``x[index]``, where `x` may be plain and `index` hold integers of a batch."""
-    y = read_runs(x, index) if not isinstance(x, Boxed) else None
-    return x[index] if y is None else y
+    """Return ``x[index]``, where `x` may be plain and `index` hold integers of a batch, or of a program."""
+    if isinstance(x, Boxed):
+        return x[index]
+    y = read_runs(x, index)
+    return getitem(x, index) if y is None else y
 
 
 def _indices(indices, n, mode):

@@ -6,7 +6,7 @@ the formula of that line. At a knot the line to the right of it is taken, at the
 
 import numpy as np
 
-from chainrule.engine.boxed import Boxed, all_values, value
+from chainrule.engine.boxed import Boxed, all_values, ordinary, value
 from chainrule.engine.indexing import picked, scatter
 from chainrule.engine.rule import composite, linear, rule
 from chainrule.engine.spec import primitive, shape_of
@@ -86,7 +86,7 @@ def interp(x, xp, fp, left=None, right=None, period=None):
     if not xp.shape[0]:
         raise ValueError("array of sample points is empty")
     if period is not None:
-        if value(period) == 0:
+        if not ordinary(period) and value(period) == 0:
             raise ValueError("period must be a non-zero value")
         left = right = None
         period = abs(period)
@@ -102,7 +102,7 @@ def interp(x, xp, fp, left=None, right=None, period=None):
     before, after = places < knots[0], places > knots[-1]
     start = np.clip(np.searchsorted(knots, places, side="right") - 1, 0, max(last - 1, 0))
     at_end = places == knots[-1]
-    ends = np.any(all_values(at_end))
+    ends = ordinary(at_end) or np.any(all_values(at_end))
     anchor = np.where(at_end, last, start) if ends else start  # so that the last knot gives its very value
     if last:
         slope = (fp[1:] - fp[:-1]) / (xp[1:] - xp[:-1])
@@ -110,7 +110,7 @@ def interp(x, xp, fp, left=None, right=None, period=None):
     else:
         y = entries(fp, anchor) + 0 * x
     for outside, given, end in ((before, left, fp[0]), (after, right, fp[-1])):
-        if np.any(all_values(outside)):
+        if ordinary(outside) or np.any(all_values(outside)):
             y = np.where(outside, end if given is None else given, y)
     return y if shape_of(y) else y[()]  # a number for a number
 

@@ -6,7 +6,7 @@ A joined array's cotangent is cut up again. Splitting is reading slices, so its 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from chainrule.engine.boxed import PLAIN, Boxed, value
+from chainrule.engine.boxed import PLAIN, Boxed, all_values, value
 from chainrule.engine.indexing import put
 from chainrule.engine.rule import composite, linear
 from chainrule.engine.spec import cast_to, shape_of, spread_to
@@ -249,7 +249,7 @@ def pad(array, pad_width, mode="constant", **kwargs):
     widths = _widths(pad_width, len(shape_of(x)))
     if callable(mode):
         return _pad_by(mode, _pad_constant(x, widths, 0), widths, kwargs)
-    checked = {k: value(joined(v)) for k, v in kwargs.items()}
+    checked = {k: all_values(joined(v)) for k, v in kwargs.items()}
     np.pad(np.zeros((1,) * len(widths), x.dtype), widths, mode, **checked)  # raises what NumPy would
     if mode in ("constant", "empty"):
         constants = joined(kwargs.get("constant_values", 0))

@@ -6,7 +6,7 @@ The gradient of a determinant is the matrix of cofactors. Where the matrix is re
 
 import numpy as np
 
-from chainrule.engine.boxed import Boxed, value
+from chainrule.engine.boxed import differentiated, value
 from chainrule.engine.rule import rule
 from chainrule.engine.spec import primitive
 from chainrule.errors import NoRuleError
@@ -63,7 +63,7 @@ def cofactors_change(adot, y, a):
     In the bases of the singular vectors, where A is diagonal and Adot is X, the determinant changes to second order by
     ``sum_ij P_ij (X_ii X_jj - X_ij X_ji) / 2``, and ``P_ij`` is the product of all singular values but two.
     """
-    if isinstance(a, Boxed):
+    if differentiated(a):
         raise NoRuleError("numpy.linalg.det", f" of third order at a singular matrix of more than {MINORS_UP_TO} rows")
     u, s, vh = np.linalg.svd(a)
     signs = np.linalg.det(u) * np.linalg.det(vh)

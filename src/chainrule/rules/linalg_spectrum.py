@@ -15,9 +15,11 @@ function makes of the vectors decides:
 symmetric part: the gradient is symmetric, and so is what it says of a change of one entry.
 """
 
+import functools
+
 import numpy as np
 
-from chainrule.engine.boxed import Boxed, value
+from chainrule.engine.boxed import Boxed, ordinary, value
 from chainrule.engine.rule import composite, rule
 from chainrule.engine.spec import primitive
 from chainrule.engine.splitting import is_apart, split, standard, undetermined
@@ -74,7 +76,7 @@ def gaps(w):
 
 def largest(*bars):
     """Return the largest absolute value of cotangents."""
-    return max(np.abs(value(v)).max(initial=0) for v in bars)
+    return functools.reduce(np.maximum, [np.abs(value(v)).max(initial=0) for v in bars])
 
 
 def idle(wbar, *bars):
@@ -85,7 +87,7 @@ def idle(wbar, *bars):
     mask = value(wbar) == 0
     for v in bars:
         mask = mask & ~value(v).any(axis=-2)
-    return mask if largest(*bars) else np.zeros_like(mask)
+    return mask & (largest(*bars) != 0)
 
 
 def basis_free(n, wbar, size):
@@ -108,8 +110,10 @@ def coinciding(w):
     Quotients by the gaps of nearly equal values have lost digits: a second run is asked for.
     """
     near = equal_pairs(w, near=True)
-    if not near.any() or is_apart():
-        return (near, None) if near.any() else (None, None)
+    if not near.any():
+        return None, None
+    if is_apart():
+        return near, None
     equal = equal_pairs(w)
     if not (near & ~equal).any():
         return equal, None
@@ -261,10 +265,20 @@ def eig_vjp(ybar, y, a):
 rule(eig, jvp=eig_jvp, vjp=eig_vjp)  # A V = V diag(w)
 
 
+def note_complex(w, a):
+    """Let a program of a real matrix (or polynomial) note whether it has complex eigenvalues (or roots).
+
+    The dtype of what is computed with them depends on it.
+    """
+    if ordinary(w) and a.dtype.kind != "c":
+        bool((np.imag(value(w)) != 0).any())
+
+
 @composite(np.linalg.eig)
 def numpy_eig(a):
     """Give out the values and vectors."""
     w, v = eig(a)
+    note_complex(w, a)
     return type(np.linalg.eig(np.eye(1)))(set_apart(w), v)
 
 

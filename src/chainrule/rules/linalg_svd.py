@@ -13,7 +13,7 @@ are 0 so are the second and that by which vectors turn out of their space. Vecto
 
 import numpy as np
 
-from chainrule.engine.boxed import value
+from chainrule.engine.boxed import ordinary, value
 from chainrule.engine.rule import composite, rule
 from chainrule.engine.spec import primitive
 from chainrule.engine.splitting import standard
@@ -178,7 +178,7 @@ def cond(x, p=None):
         return s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
     plain = value(np.linalg.cond(value(x), p))
     lost = np.isinf(plain) & np.isfinite(value(x)).all(axis=(-2, -1))
-    if not lost.any():
+    if ordinary(lost) or not lost.any():
         return matrix_norm_of(x, p, (-2, -1), False) * matrix_norm_of(np.linalg.inv(x), p, (-2, -1), False)
     regular = np.where(lost[..., None, None], np.eye(x.shape[-1], dtype=x.dtype), x)
     y = matrix_norm_of(regular, p, (-2, -1), False) * matrix_norm_of(np.linalg.inv(regular), p, (-2, -1), False)

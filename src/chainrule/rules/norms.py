@@ -7,7 +7,7 @@ run in which x is moved by an infinitesimal (`chainrule.engine.splitting`), so t
 
 import numpy as np
 
-from chainrule.engine.boxed import value
+from chainrule.engine.boxed import ordinary, value
 from chainrule.engine.rule import composite, rule
 from chainrule.engine.spec import primitive, real_part, shape_of
 from chainrule.engine.splitting import is_apart, split
@@ -52,23 +52,30 @@ def straight(n, axis):
 def unit_jvp(xdot, y, x, axis=None):
     """Udot = (Xdot - U Re(U^H Xdot)) / |x|."""
     r = length(x, axis=axis, keepdims=True)
-    lost, n = value(r) == 0, turned(xdot, y, axis)
+    lost, n = tipped(r), turned(xdot, y, axis)
     return tangent_over(n, reciprocal(r, lost), lost, 1, straight(n, axis))
 
 
 def unit_vjp(ybar, y, x, axis=None):
     """Xbar = (Ubar - U^* Re(U^T Ubar)) / |x|."""
     r = length(x, axis=axis, keepdims=True)
-    lost, n = value(r) == 0, turned(ybar, np.conj(y) if x.dtype.kind == "c" else y, axis)
+    lost, n = tipped(r), turned(ybar, np.conj(y) if x.dtype.kind == "c" else y, axis)
     return cotangent_over(n, reciprocal(r, lost), lost, 1, np.abs(value(ybar)).max(initial=0))
 
 
 rule(unit, jvp=unit_jvp, vjp=unit_vjp)
 
 
+def tipped(r):
+    """Return where a length is 0. A program is written for lengths that are not: else its results are not finite."""
+    return np.False_ if ordinary(r) else value(r) == 0
+
+
 def direction(y, x, axis, keepdims):
     """Return conj(x) / |x|, and 0 where |x| is 0."""
-    if (value(y) == 0).any():
+    if ordinary(y):
+        along = x * reciprocal_or_zero(restore(y, x, axis, keepdims))
+    elif (value(y) == 0).any():
         along = unit(x, axis=axis)
     else:
         along = x * (1 / restore(reached(y), x, axis, keepdims))  # of a norm that overflowed nothing is known
@@ -131,7 +138,7 @@ def vector_norm_of(x, p, axis, keepdims):
         kink = np.max(value(size), axis=axis, keepdims=True, initial=0) == 0
     else:  # one zero makes the norm 0
         kink = np.any(value(size) == 0, axis=axis, keepdims=True)
-    if kink.any():
+    if not ordinary(kink) and kink.any():
         return _power_norm_at_zero(x, size, kink, p, axis, keepdims)
     return np.sum(size**p, axis=axis, keepdims=keepdims) ** (1.0 / p)
 
@@ -153,7 +160,7 @@ def without_kinks(s):
     """Return singular values, of which those that are 0 (up to rounding) are constant: they are absolute values."""
     plain = value(s)
     at_zero = plain <= rounding(plain) * plain.max(axis=-1, keepdims=True, initial=0)
-    return np.where(at_zero, plain, s) if at_zero.any() else s
+    return np.where(at_zero, plain, s) if ordinary(s) or at_zero.any() else s
 
 
 def matrix_norm_of(x, p, axis, keepdims):

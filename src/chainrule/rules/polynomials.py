@@ -9,10 +9,11 @@ import warnings
 
 import numpy as np
 
-from chainrule.engine.boxed import Boxed, value
+from chainrule.engine.boxed import Boxed, known, ordinary, value
 from chainrule.engine.rule import composite, rule
 from chainrule.engine.spec import primitive, shape_of, spec_of
 from chainrule.rules.differences import as_array
+from chainrule.rules.linalg_spectrum import note_complex
 
 
 def coefficients(p):
@@ -150,7 +151,24 @@ def roots_vjp(ybar, y, p):
     return -(ybar / slope) @ rows
 
 
-rule(np.roots, jvp=roots_jvp, vjp=roots_vjp)
+@primitive
+def roots_of(p):
+    """Return the roots by NumPy's function."""
+    return np.roots(p)
+
+
+rule(roots_of, jvp=roots_jvp, vjp=roots_vjp)
+
+
+@composite(np.roots)
+def roots(p):
+    """Find the roots. There are fewer where the first or last coefficients are zero: a program notes which are."""
+    p = as_array(p)
+    if ordinary(p):
+        known(value(p) != 0)
+    r = roots_of(p)
+    note_complex(r, p)
+    return r
 
 
 @primitive

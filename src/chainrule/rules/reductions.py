@@ -8,7 +8,7 @@ exact zero. `chainrule.rules.statistics` goes on with the spread, order statisti
 import numpy as np
 
 from chainrule.engine import calls
-from chainrule.engine.boxed import Boxed, array_value, value
+from chainrule.engine.boxed import Boxed, array_value, ordinary, value
 from chainrule.engine.rule import composite, constant, linear, quick, rule
 from chainrule.engine.spec import cast_to, choose, shape_of, spec_of, spread_to
 
@@ -23,7 +23,7 @@ def axes_of(x, axis):
     if axis is None:
         return tuple(range(len(x.shape)))
     if axis.__class__ is not tuple:
-        return (axis % len(x.shape) if x.shape else 0,)
+        return (axis % len(x.shape),) if x.shape else ()  # NumPy takes axis 0 of a number
     return tuple([i % len(x.shape) for i in axis])
 
 
@@ -115,7 +115,7 @@ def average(a, axis=None, weights=None, returned=False, *, keepdims=False):
         if weights.shape != a.shape:
             weights = _along(weights, a, axis)
         total = np.sum(weights, axis=axis, keepdims=keepdims, dtype=np.result_type(a.dtype, weights.dtype))
-        if np.any(value(total) == 0.0):
+        if not ordinary(total) and np.any(value(total) == 0.0):  # else it shows in the result
             raise ZeroDivisionError("Weights sum to zero, can't be normalized")
         avg = np.sum(a * weights, axis=axis, keepdims=keepdims) / total
     if not returned:
@@ -162,7 +162,8 @@ def prod_partial(y, x, axis, dtype, initial, where):
     if where is not True:
         where = np.broadcast_to(where, x.shape)
     plain = value(y)
-    if where is True and dtype is None and initial is None and plain.size and _normal(plain):
+    unasked = where is True and dtype is None and initial is None and plain.size and not ordinary(y)
+    if unasked and _normal(plain):
         return y / x  # no zero factor, no underflow: exact, and so are its derivatives
     if dtype is not None and x.dtype != dtype:
         x = cast_to(x, np.dtype(dtype))
@@ -247,7 +248,7 @@ def _line(x, axis, dtype):
 def divisible(y, x):
     """Tell whether running products may be divided by their factors: all of them far from 0, and from overflow."""
     plain, factors = value(y), value(x)
-    if plain.dtype == HALF:
+    if plain.dtype == HALF or ordinary(plain):
         return False
     info = np.finfo(plain.dtype)
     sizes = np.abs(plain), np.abs(factors)
@@ -330,7 +331,7 @@ def ties(y, x, axis, keepdims, initial, where):
     if where is not True:
         hit = hit & where
     n = count(x, axis, hit)
-    if not n.all() and np.isnan(y).any():  # the extremum of a line with NaN is NaN
+    if ordinary(hit) or (not n.all() and np.isnan(y).any()):  # the extremum of a line with NaN is NaN
         hit = hit | (np.isnan(x) & np.isnan(y))
         if where is not True:
             hit = hit & where

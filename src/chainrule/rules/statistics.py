@@ -13,8 +13,9 @@ from chainrule.engine.rule import composite, constant, rule
 from chainrule.engine.spec import cast_to, choose, primitive, real_part, shape_of, spec_of
 from chainrule.errors import OutArgumentError, UnsupportedArgumentError
 from chainrule.rules.elementwise import reached, reciprocal_or_zero
+from chainrule.rules.indexing import subscript
 from chainrule.rules.norms import euclidean
-from chainrule.rules.reductions import HALF, SINGLE, axes_of, count, mean_adjoint, reduced, restore
+from chainrule.rules.reductions import HALF, SINGLE, axes_of, count, mean_adjoint, over, reduced, restore
 
 # -- var and std -------------------------------------------------------------------------------------------------------
 
@@ -104,6 +105,11 @@ def at_zero(y, x, axis, ddof, keepdims):
     return np.where(zero, length, deviation_of(np.where(lines, ramp, x), axis=axis, ddof=ddof, keepdims=keepdims))
 
 
+def masked_mean(x, axis, mask):
+    """Return the mean of what a mask of a batch holds, with the reduced axes kept."""
+    return over(np.sum(np.where(mask, x, x.dtype.type(0)), axis=axis, keepdims=True), count(x, axis, mask))
+
+
 def _written(fun, root):
     """Return np.var or np.std: the rule, or with a traced ``mean=`` the definition."""
 
@@ -116,6 +122,10 @@ def _written(fun, root):
             ddof = correction
         keepdims = keepdims is not _NO and keepdims
         where = True if where is _NO else where
+        if isinstance(where, Boxed) and dtype is None:  # of a batch: what is left out is put to the mean
+            where = np.broadcast_to(value(where), a.shape)
+            mean = masked_mean(a, axis, where) if mean is _NO or mean is None else mean
+            a = np.where(where, a, mean)
         if mean is _NO or mean is None:
             y = fun(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where)
             return at_zero(y, a, axis, ddof, keepdims) if root and where is True and dtype is None else y
@@ -124,12 +134,18 @@ def _written(fun, root):
         d = a - mean
         square = real_part(d * np.conj(d)) if d.dtype.kind == "c" else d * d
         n = np.maximum(count(a, axis, where) - ddof, 0)
-        total = np.sum(square, axis=axis, keepdims=True, where=where) / np.asarray(n, square.dtype)
+        if isinstance(where, Boxed):
+            where, n = True, n.astype(square.dtype)
+        total = np.sum(square, axis=axis, keepdims=True, where=where) / (
+            n if isinstance(n, Boxed) else np.asarray(n, square.dtype)
+        )
         y = total if keepdims else reduced(total, shape_of(np.sum(value(square), axis=axis)))
         if not root:
             return y
         flat = value(y) == 0  # where all entries are the mean the derivative is 0, as that of the rule
-        return np.where(flat, y.dtype.type(0), np.sqrt(y)) if np.any(flat) else np.sqrt(y)
+        if ordinary(y) or not np.any(flat):
+            return np.sqrt(y)
+        return np.where(flat, y.dtype.type(0), np.sqrt(y))
 
     call.__name__ = call.__qualname__ = "std" if root else "var"
     return call
@@ -149,7 +165,11 @@ def given(x):
 
 def nanmean_jvp(xdot, y, x, axis=None, dtype=None, keepdims=False, where=True):
     """Average the tangents of what is no NaN."""
-    return np.mean(xdot, axis=axis, dtype=dtype, keepdims=keepdims, where=given(x) & where)
+    mask = given(x) & where
+    if isinstance(mask, Boxed):
+        total = masked_mean(xdot, axis, mask)
+        return total if keepdims else reduced(total, shape_of(y))
+    return np.mean(xdot, axis=axis, dtype=dtype, keepdims=keepdims, where=mask)
 
 
 def nanmean_vjp(ybar, y, x, axis=None, dtype=None, keepdims=False, where=True):
@@ -317,20 +337,26 @@ CONTINUOUS = {
 }  # fmt: skip
 
 
+def of_one_run(x):
+    """Return a plain value as an array; one of a program as it is, and one of a batch stops that."""
+    return x if ordinary(x) else np.asarray(x)
+
+
 def moved(y, a, q, percent, axis, keepdims, method, leave_nan):
     """Return zero, with the derivative in `q`: the step between the two entries, times how fast their number grows."""
     x = a if hasattr(a, "shape") else np.asarray(a)
-    plain, known = value(x), np.asarray(fraction(value(q), x, percent))
+    plain, known = value(x), of_one_run(fraction(value(q), x, percent))
     first, second = CONTINUOUS[method]
-    n = np.asarray(count(plain, axis, ~np.isnan(plain) if leave_nan else True)).reshape(-1)  # one, or one for each line
+    n = of_one_run(count(plain, axis, ~np.isnan(plain) if leave_nan else True)).reshape(-1)  # one, or one for each line
     line = known.reshape((*known.shape, 1))
     number = n * line + first + line * (1 - first - second) - 1
     rate = np.where((number >= 0) & (number <= n - 1), n + 1 - first - second, 0.0) / (100 if percent else 1)
     last = (number >= n - 1).any(axis=-1)  # at the last entry the step is that before it
-    low, high, _ = places(plain, np.where(last, known - 0.25 / n.max(), known), axis, method, leave_nan)
+    earlier = np.where(last, known - 0.25 / n.max(), known)
+    low, high, _ = neighbours(plain, earlier, axis, method, leave_nan)
     low, high = (i.reshape((*known.shape, -1)) for i in (low, high))
     entries = np.ravel(x)
-    steps = (entries[high] - entries[low]) * rate
+    steps = (subscript(entries, high) - subscript(entries, low)) * rate
     change = np.reshape(q - value(q), known.shape + (1,) * (len(shape_of(y)) - known.ndim))
     term = change * np.reshape(steps, shape_of(y))
     return term if term.dtype == y.dtype else cast_to(term, y.dtype)

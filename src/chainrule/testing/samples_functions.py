@@ -3,8 +3,9 @@
 import numpy as np
 
 from chainrule.rules.choices import CLIP
+from chainrule.rules.histograms import histogram_and_edges, plain_histogram
 from chainrule.rules.interpolation import through_values
-from chainrule.rules.polynomials import characteristic
+from chainrule.rules.polynomials import characteristic, roots_of
 from chainrule.testing.samples import array, policy, sample, values
 
 KNOTS = values([-2.5, -1.0, -0.2, 0.7, 2.5])
@@ -79,7 +80,7 @@ SAMPLES = [
     sample(np.polyint, array(3)),
     sample(np.polyint, array(3), 2, k=[0.5, 1.0]),
     sample(np.polyint, array(3), m=2, k=array()),
-    sample(np.roots, array(4)).before(near_real).without(*complexes),
+    sample(np.roots, array(4)).of(roots_of).before(near_real).without(*complexes),
     sample(np.roots, array(5)).before(spread_out).after(lambda y: y.imag**2 + y.real**3),
     sample(np.roots, values([2.0, 1.0, -4.0, 0.0])).after(lambda r: np.stack([np.sum(r**2), np.sum(r**3)])),
     policy(np.roots, np.array([1.0, 0.0, 0.0])).singular("a repeated root"),
@@ -125,7 +126,8 @@ SAMPLES = [
     sample(np.histogram, array(5), 4, (-1.5, 1.5), weights=array(5)).after(lambda y: y[0]).without(*complexes),
     sample(np.histogram2d, array(6), array(6), 2).after(lambda y: y[0] * y[1][1:] * y[2][1:]).without(*complexes),
     sample(np.histogram2d, array(6), array(6), EDGES, weights=array(6)).after(lambda y: y[0]).without(*complexes),
-    sample(np.histogramdd, array(6, 2), 2, density=True).after(lambda y: y[0]).without(*complexes),
+    sample(np.histogramdd, array(6, 2), 2, density=True).of(histogram_and_edges, plain_histogram)
+        .after(lambda y: y[0]).without(*complexes),
     sample(np.histogramdd, array(6, 2), (2, EDGES), weights=array(6)).after(lambda y: y[0] * y[1][0][1:, None])
         .without(*complexes),
 
