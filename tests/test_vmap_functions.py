@@ -425,3 +425,24 @@ def test_derivatives_around_a_batch_of_a_rule_with_several_results(forward, axes
     seen.clear()
     cr.grad(total)(*xs)
     assert len(seen) == (1 if forward is pair else N) or axes[0] is None
+
+
+VARYING = {
+    "nanvar": lambda x: np.nanvar(x, axis=1, ddof=1),
+    "nanstd": np.nanstd,
+    "nanmean": lambda x: np.nanmean(x, axis=0),
+    "nanmean keepdims": lambda x: x * np.nanmean(x, axis=1, keepdims=True),
+    "nanstd of equal entries": lambda x: np.nanstd(x * 0 + 2, axis=1),
+    "var where": lambda x: np.var(np.where(np.isnan(x), 0, x), where=x > -0.5),
+}
+
+
+@pytest.mark.parametrize("name", VARYING)
+def test_statistics_of_entries_that_differ_between_the_runs(name):
+    f = VARYING[name]
+    loss = lambda x: np.nansum(np.sin(f(x)))
+    forward = lambda x: np.nan_to_num(cr.jvp(f, (x,), (np.where(np.isnan(x), 0, np.cos(x)),))[1])
+    for way in (f, cr.grad(loss), forward):
+        want = np.stack([way(x) for x in HOLES])
+        np.testing.assert_allclose(cr.vmap(way)(HOLES), want, rtol=1e-11, atol=1e-13)
+        assert cr.vmap(way).loops(HOLES) == ()
