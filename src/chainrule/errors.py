@@ -238,6 +238,14 @@ class NotConvergedError(ChainruleError, ArithmeticError):
         )
 
 
+class SourceError(ChainruleError, NotImplementedError):
+    """`flat` met a call that can't be written as NumPy source.
+
+    What has a derivative rule of its own (``custom_vjp``, `Function`, a function registered with `chainrule.extend`)
+    is no function of NumPy that could be called by name.
+    """
+
+
 class MissingDependencyError(ChainruleError, ImportError):
     """An optional library is needed for this, and is not installed."""
 

@@ -73,13 +73,12 @@ def literals_are_bare(equation: Equation) -> bool:
     """Tell whether Python's floats may stand for float64 scalars: results have the same dtype.
 
     They may not beside narrower or wider numbers: ``np.float64(2) * x`` of a float32 array x is float64, ``2.0 * x``
-    is float32. Beside Python numbers they may: what is computed of these is the same number.
+    is float32; nor beside Python numbers alone, where the result would be one that has no methods.
     """
-    double = True
-    for s in symbols_in((equation.inputs, equation.params)):
-        if s.dtype not in PYTHON and np.dtype(s.dtype).char not in "dD?bhilqBHILQ":
-            double = False
-    return double
+    kinds = [s.dtype for s in symbols_in((equation.inputs, equation.params))]
+    if kinds and all(k in PYTHON for k in kinds):
+        return all(s.dtype in PYTHON for s in equation.outputs)
+    return all(k in PYTHON or np.dtype(k).char in "dD?bhilqBHILQ" for k in kinds)
 
 
 def statements(equation: Equation, name: Callable, target: str) -> list:
@@ -154,17 +153,27 @@ def binary(write: Writer, fun, a, b) -> str:
     x, y = within(write(a), left), within(write(b), right)
     if a.__class__ is not Symbol and b.__class__ is not Symbol:  # between two numbers NumPy's function may differ
         return f"{path_of(fun)}({write(a)}, {write(b)})"
-    if sign == "+" and y.startswith("-") and binding(y) in (SIGN, PRODUCT) and y[1:2] != "-":
-        return f"{x} - {y[1:]}"
+    if {a.__class__, b.__class__} & {complex, np.complex128} or complex in (dtype_of(a), dtype_of(b)):
+        if (getattr(a, "shape", ()), getattr(b, "shape", ())) == ((), ()):
+            return f"{path_of(fun)}({write(a)}, {write(b)})"  # a Python complex number of a np.float64 is one of Python's
+    if sign == "+" and y.startswith("-") and "%" not in y and "//" not in y and binding(y) in (SIGN, PRODUCT):
+        return f"{x} - {y[1:].lstrip()}" if y[1:2] != "-" else f"{x} + {y}"
     if sign == "**" and binding(x) == ATOM and binding(y) == ATOM and len(x) + len(y) < 16:
         return f"{x}**{y}"
     return f"{x} {sign} {y}"
 
 
+def dtype_of(x):
+    """Return the dtype of a symbol, None of a number."""
+    return x.dtype if x.__class__ is Symbol else None
+
+
 def unary(write: Writer, fun, a) -> str:
     """Return a sign, or the negation of a mask."""
-    if fun is np.invert and a.__class__ is Symbol and a.dtype is bool:  # ~True is -2
+    if fun is np.invert and dtype_of(a) is bool:  # ~True is -2
         return f"not {within(write(a), COMPARE)}"
+    if fun is np.invert and dtype_of(a) == bool and a.shape == ():  # should it be one of Python's
+        return f"np.logical_not({write(a)})"
     return UNARY[fun] + within(write(a), SIGN)
 
 

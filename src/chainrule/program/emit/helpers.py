@@ -13,6 +13,7 @@ import types
 
 import numpy as np
 
+from chainrule.engine.boxed import array_value, value
 from chainrule.engine.spec import shape_of
 from chainrule.errors import NoRuleError
 from chainrule.program.emit.text import literal
@@ -60,7 +61,7 @@ def unit(x, axis=None):
     return x * reciprocal_or_zero(r)
 ''',
 }  # name -> source
-SUBSTITUTES = {shape_of: "np.shape", NoRuleError: "ValueError"}
+SUBSTITUTES = {shape_of: "np.shape", value: "np.asarray", array_value: "np.asarray", NoRuleError: "ValueError"}
 
 _long = {}  # name -> (source, names of the helpers it calls)
 _names = {}  # function -> its name as a helper

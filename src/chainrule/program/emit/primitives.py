@@ -97,7 +97,7 @@ def choose(write, mask, x):
     """Select; scalars by Python's own condition, whose other branch is the number 0."""
     shapes = [v.shape if v.__class__ is Symbol else np.shape(v) for v in (mask, x)]
     if shapes == [(), ()]:
-        if write.bare:
+        if not is_array(x) and write.bare:
             return f"{within(write(x), SUM)} if {within(write(mask), SUM)} else 0.0"
         return f"np.where({write(mask)}, {write(x)}, 0.0)[()]"
     return f"np.where({write(mask)}, {write(x)}, 0.0)"

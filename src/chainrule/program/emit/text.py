@@ -99,7 +99,7 @@ def scalar(x, bare) -> str:
     if isinstance(x, np.longdouble | np.clongdouble):
         parts = [f'np.longdouble("{np.format_float_positional(p, unique=True)}")' for p in (x.real, x.imag)]
         return parts[0] if isinstance(x, np.longdouble) else f"{parts[0]} + 1j * {parts[1]}"
-    return f"np.{x.dtype.name}({number(x.item()) if x.dtype.kind in 'fc' else x.item()!r})"
+    return f"np.{x.dtype.name}({number(x.item()) if x.dtype.kind in 'fc' else repr(x.item())})"
 
 
 def dtype(x) -> str:
