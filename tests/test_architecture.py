@@ -51,7 +51,6 @@ ENTRIES = {  # what a few of them need in addition, to register an operator, a u
     "joining": {"PLAIN"},
     "products": {"bilinear_call", "in_place"},
     "reductions": {"chainrule.engine.calls"},
-    "shapes": {"run_constant"},
     "unsupported": {"ADVICE"},
     "windows": {"OVERLAPPING"},
 }

@@ -50,3 +50,12 @@ def test_what_vmap_gives_inside_a_transform_can_be_written_to():
 
     x = np.array([0.5, 2.0, 3.0])  # s (1 + x1 + x2), s the sum
     np.testing.assert_allclose(cr.grad(f)(x), [6.0, 11.5, 11.5])
+
+
+def test_casts_to_integers_are_recorded():
+    def f(x):
+        return (x > 0).astype(int) * x, np.astype(x, int) * x if hasattr(np, "astype") else x
+
+    program = cr.record(f)(np.array([1.5, -2.5]))
+    for a, b in zip(interpret(program, [np.array([-3.5, 4.5])]), f(np.array([-3.5, 4.5])), strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -7,7 +7,6 @@ is an entry of the argument; the hot ones give their adjoint by hand. Functions 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from chainrule.engine.batched import run_constant
 from chainrule.engine.boxed import Boxed, value
 from chainrule.engine.indexing import put, scatter
 from chainrule.engine.rule import RULES, composite, gather, linear, make_binder, quick
@@ -211,8 +210,8 @@ def astype(x, dtype, /, *, copy=True, device=None):
     dtype = np.dtype(dtype)
     if dtype.kind not in "fc":
         x = value(x)
-        if isinstance(x, Boxed):  # of a batch
-            return run_constant(np.ndarray.astype, (x, dtype), {}, x.level)
+        if isinstance(x, Boxed):  # of a batch, of a program
+            return x.run_constant(np.ndarray.astype, (x, dtype), {}, x.level)
         return x.astype(dtype) if hasattr(x, "astype") else dtype.type(x)
     if x.dtype != dtype:
         return cast_to(x, dtype)
