@@ -134,7 +134,9 @@ class Comparison:
             check()
         except Differs as found:
             self.findings.append(Finding(name, self.where, str(found)))
-        except Exception as error:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # also what batches stop a run with
             self.findings.append(Finding(name, self.where, f"{type(error).__name__}: {error}"))
         for a, b in zip(before, tree.flatten(self.points)[0], strict=True):
             if not np.array_equal(a, b):
