@@ -155,7 +155,8 @@ def module_of(program: Program, cotangents: dict, f: Callable, args: tuple, kwar
     source = "\n".join(function) + "\n"
     constants = "".join(f"{line}\n" for line in small)
     begin = head(constants + source)
-    title = f'"""{program.name}, written as plain NumPy by a library for derivatives."""\n\n'
+    derived = " and its derivatives" if any(r[1] for r in listing.rows) else ""
+    title = f'"""{program.name}{derived}, written as plain NumPy by chainrule.flat."""\n\n'
     return title + begin + (f"\n{constants}" if constants else "") + f"\n\n{source}", set(names.of.values()), large
 
 
@@ -199,18 +200,16 @@ def returned_text(program, listing):
         return Text(array(y) if isinstance(y, np.ndarray) and y.shape else literal(y[()] if hasattr(y, "shape") else y))
 
     outputs = program.outputs
-    short = [y for y in outputs if y.__class__ is Symbol and y in listing.pending and y in listing.made]
-    while short and sum(len(text(y).text) + 2 for y in outputs) > 80:
-        longest = max(short, key=lambda y: len(listing.pending[y]))
-        short.remove(longest)
-        listing.settle(longest)
+    listing.finish([y for y in outputs if y.__class__ is Symbol])
     texts = [text(y) for y in outputs]
     try:
         whole = tree.unflatten(program.structure, texts)
         result = nested(whole)
     except TypeError:
         result = None
-    return result if result is not None else f"({', '.join(t.text for t in texts)},)"
+    if result is None:
+        return ", ".join(t.text for t in texts) + "," * (len(texts) == 1)
+    return result[1:-1] if whole.__class__ is tuple and len(whole) > 1 else result
 
 
 class Text:
@@ -257,21 +256,28 @@ def captured_names(f, program):
 
 def gradient_of(f, args, kwargs, program):
     """Pair the results of a gradient with the inputs that they are the derivatives in; nothing for other functions."""
-    cells = getattr(f, "__closure__", None) or ()
-    scope = dict(zip(getattr(getattr(f, "__code__", None), "co_freevars", ()), cells, strict=False))
-    if "argnums" not in scope or kwargs:
+    chosen = chosen_by(f)
+    if chosen is None or chosen.names or kwargs:
         return []
-    argnums = scope["argnums"].cell_contents
-    argnums = argnums if isinstance(argnums, tuple | list) else (argnums,)
     counts = [sum(map(inexact, tree.flatten(a)[0])) for a in args]
     starts = [sum(counts[:k]) for k in range(len(counts) + 1)]
-    wanted = [x for k in argnums if isinstance(k, int) and -len(args) <= k < len(args)
-              for x in program.inputs[starts[k] : starts[k] + counts[k]]]  # fmt: skip
+    wanted = [x for k in chosen.places(f, args, kwargs)
+              for x in program.inputs[starts[k] : starts[k + 1]]]  # fmt: skip
     made = program.outputs[len(program.outputs) - len(wanted) :]
     if len(made) != len(wanted) or len(program.outputs) - len(wanted) > 1:
         return []
     return [(y, x) for y, x in zip(made, wanted, strict=True)
             if y.__class__ is Symbol and y not in program.inputs and y.shape == x.shape]  # fmt: skip
+
+
+def chosen_by(f):
+    """Return the `Chosen` arguments of `grad` or `value_and_grad`, if `f` is the result of one; else None."""
+    while getattr(f, "__closure__", None) and f.__code__.co_name in ("gradient", "value_and_gradient"):
+        scope = dict(zip(f.__code__.co_freevars, [c.cell_contents for c in f.__closure__], strict=True))
+        if "chosen" in scope:
+            return scope["chosen"]
+        f = scope.get("both")
+    return None
 
 
 def called_as(function, program, arguments, arrays):

@@ -71,6 +71,7 @@ class Listing:
         self.program, self.names, self.cotangents, self.is_backward = program, names, cotangents, is_backward
         self.pending = {}  # symbol -> the expression that stands for it until it is used
         self.made = {}  # symbol -> its equation
+        self.addends = {}  # symbol of a sum -> its second operand, as source
         self.rows = []  # (place of the user's line, whether backward, statement)
         self.last = lifetimes(program)
         self.group = aliases(program)
@@ -81,6 +82,10 @@ class Listing:
                 self.uses[s] = self.uses.get(s, 0) + 1
         for s in symbols_in(list(program.outputs)):
             self.uses[s] = self.uses.get(s, 0) + 1
+        self.heirs = {e.inputs[0]: e.output for e in program.equations
+                      if e.__class__ is Equation and e.fun is put and e.inputs[0].__class__ is Symbol}  # fmt: skip
+        self.results = set(symbols_in(list(program.outputs)))
+        self.both = any(is_backward(e) for e in program.equations)
         self.arrays = {}  # symbol of a captured array -> its name in the module
         for s, c in program.constants.items():
             text = fresh(c)
@@ -113,18 +118,26 @@ class Listing:
         if self.names.of.get(symbol):
             return self.names.of[symbol]
         primal = self.cotangents.get(symbol)
-        if primal in self.names.of:
-            return self.names.give(symbol, f"d_{self.names.of[primal]}")
+        heir = symbol
+        while heir in self.heirs and self.cotangents.get(heir) not in self.names.of:
+            heir = self.heirs[heir]
+        heir = self.cotangents.get(heir)
+        if heir in self.names.of:
+            return self.names.give(symbol, f"d_{self.names.of[heir]}")
         if symbol.hint and is_name(symbol.hint) and not (primal is not None and symbol.hint.startswith("d_")):
             return self.names.give(symbol, symbol.hint)
         written = target_of(e)
         if written:
             return self.names.give(symbol, written)
+        if symbol in self.results and self.both and e is not None and not self.is_backward(e):
+            return self.names.give(symbol, "value")
         return self.names.count(symbol, "d" if primal is not None else "t")
 
     def is_named(self, symbol, e):
         """Tell whether a value has a line of its own in any case."""
         primal = self.cotangents.get(symbol)
+        if symbol in self.results and self.both and not self.is_backward(e):
+            return True
         if primal is not None:
             return primal in self.names.of and bool(primal.hint)
         return symbol in self.names.of or bool(symbol.hint and is_name(symbol.hint))
@@ -148,6 +161,8 @@ class Listing:
             return
         self.shorten(e)
         text = expression(e, self.name)
+        if e.fun is np.add and len(e.inputs) == 2:
+            self.addends[y] = Writer(e, self.name)(e.inputs[1])
         self.use(e)
         if self.uses.get(y, 0) == 1 and len(text) <= SHORT and not self.is_named(y, e):
             self.pending[y] = text
@@ -162,6 +177,14 @@ class Listing:
                 return
             self.settle(max(inside, key=lambda s: len(self.pending[s])))
 
+    def finish(self, results):
+        """Write what the results still wait for: those of a line that would be too long, each its own."""
+        waiting = [y for y in results if y in self.pending and y in self.made]
+        while waiting and sum(len(self.name(y)) + 2 for y in results) > LINE:
+            longest = max(waiting, key=lambda y: len(self.pending[y]))
+            waiting.remove(longest)
+            self.settle(longest)
+
     def use(self, e):
         """Take the pending operands of an equation off the list: they have been written."""
         for s in e.reads:
@@ -174,7 +197,7 @@ class Listing:
         if e.fun is put:
             x, v = e.inputs
             index = e.params["index"]
-            if x.__class__ is Symbol and x in self.own and self.last[x] == self.last[y] or self.ends(x, k):
+            if x.__class__ is Symbol and x in self.own and self.last[x] <= k:
                 if x in self.pending:
                     name = self.variable(y, e)
                     row(f"{name} = {self.pending.pop(x)}")
@@ -193,16 +216,6 @@ class Listing:
         self.use(e)
         self.own.add(y)
 
-    def ends(self, x, k):
-        """Tell whether the array of `x` was made here, and nothing reads it after equation `k`, by any name."""
-        if x.__class__ is not Symbol or x not in self.own:
-            return False
-        group = self.group[x]
-        for j in range(k + 1, len(self.program.equations)):
-            if any(self.group.get(s) is group for s in self.program.equations[j].reads):
-                return False
-        return all(self.group.get(s) is not group for s in symbols_in(list(self.program.outputs)))
-
     def flush(self, kept):
         """Give all pending expressions lines but these: what they read is about to change."""
         for s in [s for s in self.pending if s in self.made and s not in kept]:
@@ -219,8 +232,7 @@ class Listing:
             return None
         if primitives.repeats(index) or repr(read.params["index"]) != repr(index):
             return None
-        start = f"{self.names.of.get(x)}[{subscript(index, Writer(e, self.name))}] + "
-        return self.pending[v][len(start):] if self.pending[v].startswith(start) and b is not a else None
+        return None if b is a else self.addends[v]
 
     def guard(self, e: Guard):
         """Write a test that the function goes the way it went."""

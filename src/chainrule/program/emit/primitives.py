@@ -219,6 +219,8 @@ def reshape(write, a, shape=None, **others):
     """Write the method."""
     if shape is None or others:
         return None
+    if is_array(a) and shape == a.shape:
+        return write(a)
     if not is_array(a):
         return f"np.reshape({write(a)}, {write(shape)})"
     inner = write(shape)
