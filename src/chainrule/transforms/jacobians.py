@@ -95,7 +95,7 @@ def jacobian(
     -----
     All columns, or rows, go through `f` together. So up to some 30 of them take hardly more time than one, and for
     small functions the mode matters little; for larger ones the cost is proportional to their number. How a column
-    compares with a row depends on the function: between 0.6 (reads of single entries) and 1.4 (plain arithmetic).
+    compares with a row depends on the function: between 0.5 (reads of single entries) and 1.4 (plain arithmetic).
 
     Examples
     --------
