@@ -59,3 +59,17 @@ def test_casts_to_integers_are_recorded():
     program = cr.record(f)(np.array([1.5, -2.5]))
     for a, b in zip(interpret(program, [np.array([-3.5, 4.5])]), f(np.array([-3.5, 4.5])), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_gradients_of_writes_to_places_that_depend_on_values_are_recorded():
+    def f(x):
+        y = np.sin(x)
+        y[np.argmax(x)] *= 3 * x[0]
+        z = np.zeros(3, like=x)
+        z[np.argsort(x)[:2]] = x[:2] ** 2
+        return np.sum(y) + np.sum(z * np.arange(3)) + y[np.argmin(x)] * y[np.argmax(x)]
+
+    gradient = cr.grad(f)
+    program = cr.record(gradient)(np.array([0.3, 0.7, 0.2]))
+    for x in (np.array([0.3, 0.7, 0.2]), np.array([0.2, 0.3, 0.7]), np.array([0.9, 0.6, 0.1])):
+        np.testing.assert_allclose(interpret(program, [x])[0], gradient(x), rtol=1e-14)

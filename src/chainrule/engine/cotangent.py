@@ -8,7 +8,7 @@ dense accumulator, the later ones too. `Slots` collects the cotangents of the ou
 
 import numpy as np
 
-from chainrule.engine.boxed import Boxed
+from chainrule.engine.boxed import Boxed, holds_box
 from chainrule.engine.spec import spec_of, zeros_of
 
 
@@ -101,7 +101,7 @@ class Accumulator:
         if other.__class__ is Scatter:
             if self.places is not None:
                 self.places.append(other.index)
-            if isinstance(other.value, Boxed) or isinstance(self.value, Boxed):
+            if isinstance(other.value, Boxed) or isinstance(self.value, Boxed) or holds_box((other.index,)):
                 self.value = ADD_INTO[0](self.value, other.index, other.value)
             else:
                 ADD_AT[0](self.value, other.index, other.value)

@@ -14,7 +14,7 @@ import numpy as np
 
 from chainrule.engine import cotangent, level
 from chainrule.engine.batched import Batched
-from chainrule.engine.boxed import PLAIN, Boxed, all_values, array_of, value
+from chainrule.engine.boxed import PLAIN, Boxed, all_values, array_of, holds_box, value
 from chainrule.engine.buffer import Buffer, buffer
 from chainrule.engine.cotangent import Accumulator
 from chainrule.engine.dual import Dual
@@ -218,6 +218,8 @@ def put_pull(ybar, saved):
         total = Accumulator(+ybar, spec)
     else:
         total = Accumulator(ybar.alias(), spec)
+    if index.__class__ is not int and holds_box((index,)):  # of a program: reads and writes there are recorded
+        total.value = buffer(total.value)
     vbar = None
     if of_v is not None:
         part = total.value[index]
