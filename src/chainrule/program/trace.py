@@ -15,6 +15,8 @@ from chainrule import tree
 from chainrule.engine.boxed import Boxed
 from chainrule.errors import ConversionError, NoRuleError, raised_in
 from chainrule.program.ir import Program, Symbol
+from chainrule.program.loops.marks import listening
+from chainrule.program.loops.roll import roll
 from chainrule.program.record import finished, hints_of, recording
 from chainrule.program.tracing import Tracer
 from chainrule.transforms.common import run
@@ -60,16 +62,19 @@ def trace(f: Callable, args: Any, kwargs: dict, dynamic: list, *, careful: bool 
 
         traced, named = tree.tree_map(boxed, list(args)), tree.tree_map(boxed, kwargs)
         try:
-            out = run(f, traced, named)
+            with listening(made):
+                out = run(f, traced, named)
         except (ConversionError, NoRuleError) as error:
             raise Untraceable(str(error).split("\n")[0], raised_in(error)) from error
         finished(program, out, f, level)
-        values = dict(zip(program.outputs, outputs_of(out, level), strict=True))
+        pairs = zip(program.outputs, outputs_of(out, level), strict=True)
+        values = {s: y for s, y in pairs if s.__class__ is Symbol}  # the others depend on no input
     if generators() != before:
         raise Untraceable("it draws random numbers, which would be the same in each run")
     for y in program.outputs:
         if isinstance(y, Boxed):
             raise Untraceable("its result belongs to another transform")
+    program = roll(program, made)
     return program, [values[y] if y.__class__ is Symbol else y for y in program.outputs]
 
 
