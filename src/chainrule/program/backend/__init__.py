@@ -6,8 +6,6 @@ and NumPy is called by its shortest ways. The source can be read: `Runner.source
 
 import linecache
 
-import numpy as np
-
 from chainrule.program.backend.writer import Writer
 from chainrule.program.emit import head, helpers_in
 from chainrule.program.ir import Program

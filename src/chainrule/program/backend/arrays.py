@@ -18,6 +18,12 @@ from chainrule.program.ir import PYTHON, Guard, Symbol
 
 VIEWS = {np.transpose, np.reshape, np.expand_dims, np.squeeze, np.swapaxes, np.moveaxis, np.broadcast_to, np.ravel}
 SUMS = {np.sum: "add", np.mean: "add", np.prod: "multiply", np.max: "maximum", np.min: "minimum"}
+EXTREMA = {np.maximum, np.minimum}  # they take no third argument by place
+ARITHMETIC = {
+    np.add, np.subtract, np.multiply, np.divide, np.power, np.maximum, np.minimum, np.fmax, np.fmin, np.greater,
+    np.greater_equal, np.less, np.less_equal, np.equal, np.not_equal, np.arctan2, np.hypot, np.logaddexp, np.copysign,
+}  # fmt: skip
+IN_NAMES = str.maketrans({"-": "minus", ".": "_", "+": None, "(": None, ")": None})
 SHORT_SUM = (
     8192  # sums of up to so many numbers are products with ones; NumPy's own order is more exact for longer ones
 )
@@ -56,7 +62,7 @@ def kind_of(e) -> str:
     if x.__class__ is Symbol and x.dtype not in PYTHON and x.shape != () and is_same(e, fun, x, s):
         return "same"
     if x.__class__ is Symbol and x.shape != () and x.dtype not in PYTHON and s.dtype == x.dtype:
-        if fun in VIEWS or (fun is np.real and False):
+        if fun in VIEWS:
             return "view"
         if fun is indexing.getitem:
             return "view" if is_basic(e.params["index"]) else "call"
@@ -214,6 +220,8 @@ class Words:
             if xs[1] == -1:
                 return f"reciprocal({x}{last})"
         name = fun.__name__
+        if fun in EXTREMA and target is not None:
+            last = f", out={target}"
         name = self.bind(name if getattr(np, name, None) is fun else f"special_{name}", fun)
         return f"{name}({', '.join([self.at(e, x) for x in xs])}{last})"
 
@@ -270,7 +278,7 @@ class Words:
         if name == "add" and x.dtype == FLOAT and len(x.shape) == 1 and size <= SHORT_SUM:
             done = f"{text}.dot({self.ones(size)})"
         elif name in ("maximum", "minimum") and x.dtype == FLOAT and size:
-            done = f"{text}.item({text}.arg{name[:3]}())"
+            done = f"f64({text}.item({text}.arg{name[:3]}()))"
         else:
             done = f"{name}_reduce({text}, None)" if len(x.shape) > 1 else f"{name}_reduce({text})"
         return f"{done} / {float(size)!r}" if fun is np.mean and size else (

@@ -12,7 +12,7 @@ import numpy as np
 from chainrule.engine.indexing import getitem
 from chainrule.engine.spec import cast_to, choose, real_part, spread_to, sum_to
 from chainrule.program.emit.text import number
-from chainrule.program.ir import PYTHON, Symbol
+from chainrule.program.ir import Symbol
 
 FLOAT = np.dtype(float)
 BOOL = np.dtype(bool)
@@ -58,14 +58,14 @@ def function_of(e):
 def is_float(x) -> bool:
     """Tell whether an operand is a number that Python's floats may stand for."""
     if x.__class__ is Symbol:
-        return x.shape == () and (x.dtype is float or x.dtype is int or x.dtype == FLOAT and x.dtype not in PYTHON)
+        return x.shape == () and (x.dtype is int or x.dtype == FLOAT)
     return x.__class__ in (float, int, np.float64)
 
 
 def is_truth(x) -> bool:
     """Tell whether an operand is a truth value."""
     if x.__class__ is Symbol:
-        return x.shape == () and (x.dtype is bool or x.dtype == BOOL and x.dtype not in PYTHON)
+        return x.shape == () and x.dtype == BOOL
     return x.__class__ in (bool, np.bool_)
 
 

@@ -1,7 +1,7 @@
 """Which values of a program may share memory, and how long memory is in use.
 
-Each value that is no view has a root, the memory that it is the first to use. A view has the root of what it views; what
-a call of unknown kind returns may share memory with each of its operands. Memory is in use from the equation that
+Each value that is no view has a root, the memory that it is the first to use. A view has the root of what it views;
+what a call of unknown kind returns may share memory with each of its operands. Memory is in use from the equation that
 makes it to the last one that reads a value with this root, and for good if such a value is an output.
 """
 
@@ -43,7 +43,7 @@ class Lives:
                     self.roots[s] = self.roots[reads[0]]
                     self.whole[s] = self.whole.get(reads[0]) if kind == "same" else None
                     continue
-                if kind == "call" and may_share(e):
+                if kind == "call" and (may_share(e) or is_own(e.fun)):
                     own = own.union(*[self.roots[r] for r in reads])
                 self.roots[s], self.whole[s] = own, s
                 self.last[s] = i
@@ -68,3 +68,8 @@ class Lives:
                 self.whole[t] = root
         self.last[root] = max(self.last[root], self.last.pop(s))
         self.outputs[root] += [y for y in self.outputs.pop(s, ()) if y not in self.outputs[root]]
+
+
+def is_own(fun) -> bool:
+    """Tell whether a function is one of ours: written as NumPy's, it may be a view of what it copies itself."""
+    return (getattr(fun, "__module__", None) or "").startswith("chainrule.")

@@ -207,7 +207,8 @@ class Writer:
         if kind is not None and s in self.wanted:
             self.carried[s] = kind
             if s.dtype not in PYTHON:
-                text = f"{kind.__name__}({text or s.name})"
+                text = text or s.name
+            text = text[4:-1] if text.startswith("f64(") else f"{kind.__name__}({text})"
         if text is not None:
             self.lines.append(f"{s.name} = {text}")
         self.hold(s)
@@ -413,7 +414,9 @@ def doubles(e) -> bool:
 
 
 def common_dtype(e):
-    """Return the dtype that Python's numbers take beside the arrays of a call, if these are inexact and of one dtype."""
+    """Return the dtype that numbers take beside the arrays of a call, if these are inexact and of one dtype."""
+    if numbers.function_of(e) not in arrays.ARITHMETIC:
+        return None
     found = {np.dtype(x.dtype) for x in e.reads if x.shape != () and x.dtype not in PYTHON}
     if len(found) != 1:
         return None
