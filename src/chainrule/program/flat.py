@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from chainrule import tree
+from chainrule.engine import tape
 from chainrule.engine.boxed import inexact
 from chainrule.errors import SourceError, message
 from chainrule.program.emit.helpers import head, helpers_in
@@ -29,7 +30,11 @@ class Pulled(Place):
 class Noting(Recording):
     """A recording that tells the calls of backward passes apart."""
 
-    def visit(self, node, ybar):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.masks = tape.READS  # a branch of np.where that is not taken, an entry that is not read: exact zeros
+
+    def visit(self, node: Any, ybar: Any) -> None:
         """Mark the place."""
         super().visit(node, ybar)
         if self.primal is not None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from chainrule.program.emit import primitives
 from chainrule.program.emit.text import (
-    AND, ATOM, COMPARE, OR, POWER, PRODUCT, SIGN, SUM, XOR, arguments, binding, literal, within,
+    AND, ATOM, COMPARE, OR, POWER, PRODUCT, SIGN, SUM, XOR, arguments, binding, literal, owner, within,
 )  # fmt: skip
 from chainrule.program.ir import PYTHON, Equation, Symbol, symbols_in
 
@@ -124,6 +124,8 @@ def expression(equation: Equation, name: Callable) -> str:
         return unary(write, fun, *xs)
     if fun is np.absolute and not params:
         return f"{'abs' if xs[0].dtype in PYTHON else 'np.abs'}({write(xs[0])})"
+    if getattr(fun, "__objclass__", None) is np.ndarray:  # a method
+        return f"{owner(write(xs[0]))}.{fun.__name__}({arguments(map(write, xs[1:]), {k: write(v) for k, v in params.items()})})"
     positional = [f"[{', '.join(map(write, xs))}]"] if getattr(equation.rule, "spread", False) else list(map(write, xs))
     return f"{path_of(fun)}({arguments(positional, {k: write(v) for k, v in given(fun, params).items()})})"
 
