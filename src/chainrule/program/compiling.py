@@ -11,6 +11,7 @@ user's own line. So results are those of the function in all cases.
 """
 
 import functools
+import math
 import threading
 import time
 import types
@@ -35,6 +36,7 @@ from chainrule.transforms.forward import jvp
 from chainrule.transforms.reverse import vjp
 
 DYNAMIC = (float, complex, np.ndarray, np.generic)
+ARRAY, DOUBLE = np.ndarray, np.dtype(float)
 PATHS = 8  # how many ways through a function are compiled for one kind of arguments
 KINDS = 64  # how many kinds of arguments are kept
 
@@ -78,6 +80,7 @@ class Path:
     program: Program
     run: Callable
     surroundings: Surroundings
+    source: str
 
 
 @dataclass(eq=False, slots=True)
@@ -106,6 +109,7 @@ class Compiled:
 
     def _reset(self):
         self._kinds: dict[Any, Kind] = {}
+        self._usual: dict[Any, Kind] = {}
         self._stats = Stats()
         self._lock = threading.RLock()
         self._warned = False
@@ -124,14 +128,20 @@ class Compiled:
 
     def __call__(self, *args, **kwargs):
         """Call the function."""
-        key, points = self._quick(args) if not kwargs and not self._static else (None, None)
-        if key is None:
+        if kwargs or self._static:
+            kind = None
+        else:  # the usual arguments are arrays and floats: a class stands for all else, and is in no key of `_usual`
+            points = args
+            kind = self._usual.get(tuple([(x.shape, x.dtype) if x.__class__ is ARRAY else x.__class__ for x in args]))
+        if kind is None:
             key, points = self._kind_of(args, kwargs)
             if key is None:
                 return points(args, kwargs)
-        kind = self._kinds.get(key)
-        if kind is None:
-            return self._trace(key, args, kwargs, points)
+            kind = self._kinds.get(key)
+            if kind is None:
+                return self._trace(key, args, kwargs, points)
+            if not kwargs and not self._static and all(x.__class__ is ARRAY or x.__class__ is float for x in args):
+                self._note_usual(args, kind)
         if kind.eager is not None:
             return self._f(*args, **kwargs)
         for path in kind.paths:
@@ -146,24 +156,15 @@ class Compiled:
             if finite(outputs):
                 return tree.unflatten(path.program.structure, outputs)
             return self._careful(kind, path, args, kwargs, points)
+        if points is args:
+            key, points = self._kind_of(args, kwargs)
         return self._trace(key, args, kwargs, points)
 
-    def _quick(self, args):
-        """Return (kind, points) of positional arrays and floats; (None, None) for all else."""
-        key, points = [], []
-        for x in args:
-            c = x.__class__
-            if c is np.ndarray:
-                key.append(x.shape)
-                key.append(x.dtype)
-            elif c is float:
-                key.append(c)
-            else:
-                return None, None
-            points.append(x)
-        if any([x.dtype.kind not in "fciub" for x in points if x.__class__ is np.ndarray]):
-            return None, None
-        return tuple(key), points
+    def _note_usual(self, args, kind):
+        """Let later calls with such arguments, arrays and floats by position, find their kind at once."""
+        if len(self._usual) >= KINDS:
+            self._usual.clear()
+        self._usual[tuple([(x.shape, x.dtype) if x.__class__ is ARRAY else x.__class__ for x in args])] = kind
 
     def _kind_of(self, args, kwargs):
         """Return (kind, points) of any arguments; (None, how to call instead) if the program can't take them."""
@@ -220,6 +221,7 @@ class Compiled:
             if kind is None:
                 if len(self._kinds) >= KINDS:
                     self._kinds.pop(next(iter(self._kinds)))
+                    self._usual.clear()
                 kind = self._kinds[key] = Kind()
             kind.paths[:] = [p for p in kind.paths if p.surroundings.same()]
             if len(kind.paths) >= self._most:
@@ -252,7 +254,7 @@ class Compiled:
         run = build(program)
         self._stats.paths += 1
         self._stats.bytes += run.bytes
-        return Path(program, run, surroundings), outputs
+        return Path(program, run.run, surroundings, run.source), outputs
 
     def _careful(self, kind, path, args, kwargs, points):
         """Run a call whose result is not finite again: by a program with masks, then by the function."""
@@ -336,7 +338,7 @@ class Compiled:
         if any(isinstance(x, Boxed) for x in leaves):
             raise TypeError("lower needs plain arguments")
         path, _ = self._path(args, kwargs, careful=False)
-        return Lowered(path.program, path.run.source)
+        return Lowered(path.program, path.source)
 
 
 @dataclass(frozen=True)
@@ -407,18 +409,22 @@ def inexact_leaf(x):
 
 
 def finite(outputs):
-    """Tell whether all numbers are finite; in most cases their sum tells."""
+    """Tell whether all numbers are finite; in most cases the sum of their squares tells."""
     for y in outputs:
         c = y.__class__
-        if c is float or c is complex:
-            if y - y != 0:
-                return False
-        elif c is np.ndarray:
-            if y.dtype.kind in "fc" and y.size:
-                total = np.add.reduce(y, axis=None)
+        if c is ARRAY:
+            dtype = y.dtype
+            if dtype is DOUBLE:
+                flat = y if y.ndim == 1 else y.reshape(-1)
+                total = flat.dot(flat)
                 if total - total != 0 and not np.isfinite(y).all():
                     return False
-        elif isinstance(y, np.inexact) and y - y != 0:
+            elif dtype.kind in "fc" and not np.isfinite(y).all():
+                return False
+        elif c is float or c is np.float64:
+            if not math.isfinite(y):
+                return False
+        elif (c is complex or isinstance(y, np.inexact)) and not np.isfinite(y):
             return False
     return True
 
@@ -458,7 +464,7 @@ def compile(
     ... def f(x):
     ...     return np.sum(np.sin(x) ** 2) if x[0] > 0 else np.sum(x)
     >>> f(np.array([0.5, 1.0])), f(np.array([-0.5, 1.0])), f(np.array([-2.5, 1.0]))
-    (np.float64(0.9379222443632146), np.float64(0.5), np.float64(-1.5))
+    (np.float64(0.9379222653395013), np.float64(0.5), np.float64(-1.5))
     >>> f.stats().traces
     2
     >>> cr.compile(cr.grad(f))(np.array([0.5, 1.0]))
