@@ -25,6 +25,8 @@ class Runner:
     Attributes
     ----------
     program : Program
+    run : callable
+        Takes the points and returns the outputs, as a call of the runner does.
     source : str
         What is run.
     bytes : int

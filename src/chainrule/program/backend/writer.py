@@ -208,7 +208,7 @@ class Writer:
             self.carried[s] = kind
             if s.dtype not in PYTHON:
                 text = text or s.name
-            text = text[4:-1] if text.startswith("f64(") else f"{kind.__name__}({text})"
+                text = text[4:-1] if text.startswith("f64(") else f"{kind.__name__}({text})"
         if text is not None:
             self.lines.append(f"{s.name} = {text}")
         self.hold(s)
