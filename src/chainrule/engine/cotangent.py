@@ -8,7 +8,7 @@ dense accumulator, the later ones too. `Slots` collects the cotangents of the ou
 
 import numpy as np
 
-from chainrule.engine.boxed import Boxed, holds_box
+from chainrule.engine.boxed import Boxed, holds_box, ordinary
 from chainrule.engine.spec import spec_of, zeros_of
 
 
@@ -52,9 +52,7 @@ class Scatter:
 
     def touched(self):
         """Return the mask of the entries that were read."""
-        mask = np.zeros(self.spec.shape, bool)
-        mask[self.index] = True
-        return mask
+        return touched_by([self.index], self.spec.shape)
 
     def dense(self):
         """Return the cotangent as an array."""
@@ -88,10 +86,7 @@ class Accumulator:
         """Return the mask of the entries that were read."""
         if self.places is None:
             return np.ones(self.spec.shape, bool)
-        mask = np.zeros(self.spec.shape, bool)
-        for index in self.places:
-            mask[index] = True
-        return mask
+        return touched_by(self.places, self.spec.shape)
 
     def dense(self):
         """Return the cotangent as an array."""
@@ -116,6 +111,17 @@ class Accumulator:
         return self
 
     __radd__ = __add__
+
+
+def touched_by(places, shape):
+    """Return the mask of the entries that the indices `places` name; those of a recorded run are not known yet."""
+    mask = np.zeros(shape, bool)
+    for index in places:
+        if any(ordinary(i) for i in (index if index.__class__ is tuple else (index,))):
+            mask = mask | SCATTER[0](True, index, shape, mask.dtype)
+        else:
+            mask[index] = True
+    return mask
 
 
 ADD_INTO = [None]  # set by engine.writes: the same into a box
