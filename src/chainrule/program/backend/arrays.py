@@ -15,6 +15,7 @@ from chainrule.program.backend import numbers
 from chainrule.program.backend.numbers import FLOAT, function_of
 from chainrule.program.emit.text import literal, subscript
 from chainrule.program.ir import PYTHON, Guard, Symbol
+from chainrule.program.loops.ir import Loop, Pop
 
 VIEWS = {np.transpose, np.reshape, np.expand_dims, np.squeeze, np.swapaxes, np.moveaxis, np.broadcast_to, np.ravel}
 SUMS = {np.sum: "add", np.mean: "add", np.prod: "multiply", np.max: "maximum", np.min: "minimum"}
@@ -41,11 +42,16 @@ def kind_of(e) -> str:
     scatter   zeros with a write
     put       a copy with a write: a write into the operand if that is read no more
     take      a number out of an array: a full sum, a product of vectors, an entry
+    loop      rounds of equations; ``pop`` takes one off the stack that they made
     call      anything else
     ========= ======================================================================================
     """
     if e.__class__ is Guard:
         return "guard"
+    if e.__class__ is Loop:
+        return "loop"
+    if e.__class__ is Pop:
+        return "pop"
     s = e.output
     if s.__class__ is not Symbol:
         return "call"

@@ -36,14 +36,14 @@ class Lives:
                 self.reads[s].append(i)
                 for r in self.roots[s]:
                     self.last[r] = i
-            for s in e.outputs:
+            for s in filter(None, e.outputs):
                 self.made[s] = i
                 own = frozenset([s])
                 if kind == "view" or kind == "same":
                     self.roots[s] = self.roots[reads[0]]
                     self.whole[s] = self.whole.get(reads[0]) if kind == "same" else None
                     continue
-                if kind == "call" and (may_share(e) or is_own(e.fun)):
+                if kind in ("loop", "pop") or kind == "call" and (may_share(e) or is_own(e.fun)):
                     own = own.union(*[self.roots[r] for r in reads])
                 self.roots[s], self.whole[s] = own, s
                 self.last[s] = i

@@ -14,6 +14,7 @@ import numpy as np
 from chainrule.program.backend import arrays, numbers
 from chainrule.program.backend.arrays import Words, kind_of
 from chainrule.program.backend.numbers import FLOAT, is_float, is_truth
+from chainrule.program.backend.rounds import Rounds, inner_equations
 from chainrule.program.backend.storage import FOREVER, Lives
 from chainrule.program.emit import statements
 from chainrule.program.emit.text import literal, subscript
@@ -45,6 +46,9 @@ class Writer:
         self.moved = {}  # equation -> the put or scatter into whose memory it writes
         self.done = set()  # puts and scatters whose value stands there already
         self.inplace = set()  # puts that write into their operand
+        self.plain = False  # whether all that is written is made anew: inside of loops
+        self.rounds = Rounds(self)
+        self.numbers_of_loops = itertools.count(1)
         self.plan_numbers()
 
     # -- names -------------------------------------------------------------------------------------------------
@@ -69,7 +73,8 @@ class Writer:
     def plan_numbers(self):
         """Find the numbers that are carried as Python's: what equations on numbers make and read."""
         self.wanted, self.held = set(), set()
-        for e, kind in zip(self.program.equations, self.kinds, strict=True):
+        for e in inner_equations(self.program.equations):
+            kind = kind_of(e)
             if kind == "number":
                 self.wanted.update([x for x in (*e.inputs, e.output) if x.__class__ is Symbol])
             elif kind == "elementwise" and doubles(e):
@@ -89,6 +94,8 @@ class Writer:
         if x.__class__ is Symbol:
             if x.shape == () and x in self.holders and e is not None and doubles(e):
                 return self.holders[x]
+            if self.plain and x in self.carried and e is not None and doubles(e):
+                return self.names[x]
             return self.general(x)
         kind = x.__class__
         if kind in (float, int, np.float64) and e is not None:
@@ -151,6 +158,8 @@ class Writer:
 
     def fresh(self, root) -> bool:
         """Tell whether a root is made anew in each run: an output is handed out without a copy."""
+        if self.plain:
+            return True
         ys = self.lives.outputs.get(root)
         if not ys or len(ys) > 1 or self.lives.roots[ys[0]] != {root} or ys[0].size != root.size:
             return False
@@ -187,7 +196,7 @@ class Writer:
     def remark(self, start, e) -> None:
         """Put the user's name and line behind the first line of an equation."""
         if len(self.lines) > start:
-            made = ", ".join([f"{s} {s.hint}" if s.hint else str(s) for s in e.outputs])
+            made = ", ".join([f"{s} {s.hint}" if s.hint else str(s) for s in e.outputs if s is not None])
             where = f"  {e.place}" if e.place and e.place != getattr(self, "place", None) else ""
             self.place = e.place
             self.lines[start] += f"  # {made}{where}"
@@ -203,8 +212,8 @@ class Writer:
 
     def number_made(self, s, text=None) -> None:
         """Write a number that NumPy made, as Python's if it is read as such, and as an array if it is read as that."""
-        kind = float if is_float(s) else bool if is_truth(s) else None
-        if kind is not None and s in self.wanted:
+        kind = self.carries(s)
+        if kind is not None:
             self.carried[s] = kind
             if s.dtype not in PYTHON:
                 text = text or s.name
@@ -213,9 +222,25 @@ class Writer:
             self.lines.append(f"{s.name} = {text}")
         self.hold(s)
 
+    def carries(self, s):
+        """Return the type of Python's numbers that a symbol is carried as; None if it is what NumPy makes of it."""
+        return None if s not in self.wanted else float if is_float(s) else bool if is_truth(s) else None
+
+    def counter(self) -> int:
+        """Return the number of the next loop."""
+        return next(self.numbers_of_loops)
+
+    def write_loop(self, i, e):
+        """Write a loop."""
+        self.rounds.loop(e)
+
+    def write_pop(self, i, e):
+        """Write what takes a round off a stack."""
+        self.rounds.pop(e)
+
     def hold(self, s) -> None:
         """Put a number into an array without axes, for ufuncs to read."""
-        if s in self.held and self.lives.reads[s]:
+        if not self.plain and s in self.held and self.lives.reads[s]:
             root = ("holder", s)
             self.holders[s] = self.take_memory(root, (), FLOAT)
             last = max(self.lives.reads[s])
