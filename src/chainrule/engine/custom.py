@@ -140,6 +140,10 @@ class Call:
         self.kept = None
         return y
 
+    def opaque(self, leaves):
+        """Make the same call with other values."""
+        return self.__class__(self.definition, leaves, self.shape, self.kwargs).run(list(leaves))
+
     def of_runs(self, flags, n):
         """Return the same call of `n` runs, with their axis in front of the operands with a flag."""
         return Runs(self, flags, n)

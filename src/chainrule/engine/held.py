@@ -21,18 +21,24 @@ SMALL = 1 << 14  # bytes: up to this size a copy costs less than a lock
 _locked = {}  # id of an array -> [the array, how many residuals need it]; an array in here can't be freed
 _guards = {}  # id of a weak reference to a residual -> (the reference, the arrays it locks, the residual's id)
 _entries = {}  # id of a residual -> some of its entries
+COPIES = {}  # level of a recording -> id of a residual -> (the residual, the array it stands for)
 _mutex = threading.RLock()  # reentrant: a residual may be freed at any allocation inside
 
 
 def held(x):
     """Return the plain array `x` as a residual: its values stay what they are."""
     if x.nbytes <= SMALL:
-        return x.copy()
+        kept = x.copy()
+        if COPIES:
+            note_copy(kept, x)
+        return kept
     chain = (x,) if x.base is None else shown_by(x)
     if chain is None:
         return x.copy()
     kept = x.view()
     kept.flags.writeable = False
+    if COPIES:
+        note_copy(kept, x)
     with _mutex:
         arrays = [a for a in chain if id(a) in _locked or a.flags.num & WRITEABLE]
         if arrays:
@@ -44,6 +50,12 @@ def held(x):
             _guards[id(guard)] = guard, arrays, id(kept)
             _entries[id(kept)] = some_entries(kept)
     return kept
+
+
+def note_copy(kept, x):
+    """Tell the recordings that run that a residual is a copy of `x`, or a view: a program reads `x` itself."""
+    for copies in tuple(COPIES.values()):
+        copies[id(kept)] = kept, x
 
 
 def some_entries(x):

@@ -12,6 +12,7 @@ from chainrule import tree
 from chainrule.engine import level as _level
 from chainrule.engine import tape
 from chainrule.engine.boxed import Boxed, inexact
+from chainrule.engine.held import COPIES
 from chainrule.program.ir import Program
 from chainrule.program.tracing import RECORDINGS, Recording, Tracer
 from chainrule.transforms.common import name_of, output_point, own, run
@@ -26,16 +27,18 @@ def recording(f: Callable, kind: type = Recording, **options: Any):
         made = kind(level, **options)
         made.program.name = name_of(f) if name_of(f).isidentifier() else "f"
         RECORDINGS[level] = tape.WATCHERS[thread] = made
+        COPIES[level] = made.copies
         try:
             yield made
         finally:
-            del RECORDINGS[level]
+            del RECORDINGS[level], COPIES[level]
             if before is None:
                 del tape.WATCHERS[thread]
             else:
                 tape.WATCHERS[thread] = before
     made.finish()
     made.captured.clear()
+    made.copies.clear()
     if not made.borrow:  # its constants are copies
         made.program.fixed.update(made.program.constants)
 

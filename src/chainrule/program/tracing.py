@@ -40,6 +40,7 @@ class Recording:
         self.masks = tape.ALL if careful else None  # which cotangents carry masks
         self.program = Program()
         self.captured = {}  # id of an array from outside -> (that array, its symbol)
+        self.copies = {}  # id of what the tape keeps of such an array -> (that, the array): see `engine.held`
         self.serials = []  # where the tape's clock stood at each equation
         self.symbols = []  # and what it made
         self.thread = threading.get_ident()
@@ -92,6 +93,22 @@ class Recording:
         self.origins.append(self.origin)
         self.turns.append(None if self.origin is None else self.passes)
 
+    def gone_through(self, rule, operands):
+        """Run the function of a call with a rule of its own on Tracers; None if it asks for plain values.
+
+        What has been written down until then is taken back.
+        """
+        count = len(self.symbols)
+        try:
+            y = rule.whole(operands)
+            if not any(e.__class__ is Guard and e.how == "value" for e in self.program.equations[count:]):
+                return y
+        except Exception:  # of any kind: compiled code has errors of its own; those of the function come up again
+            pass
+        for written in (self.program.equations, self.serials, self.symbols, self.origins, self.turns):
+            del written[count:]
+        return None
+
     def operand(self, x: Any) -> Any:
         """Return how an operand stands in an equation: a number as it is, an array from outside as a symbol.
 
@@ -111,6 +128,8 @@ class Recording:
             raise ConversionError("the recording of a program")
         if not isinstance(x, np.ndarray) or not x.shape:
             return x[()] if isinstance(x, np.ndarray) else x
+        while id(x) in self.copies and same(x, self.copies[id(x)][1]):
+            x = self.copies[id(x)][1]
         array, known = self.captured.get(id(x), (None, None))
         if known is not None and (self.borrow or same(self.program.constants[known], array)):
             return known
@@ -225,8 +244,9 @@ class Tracer(Boxed):
     def process(rule, level, operands, params):  # noqa: D102 (see Boxed)
         recording = RECORDINGS[level]
         xs = tuple([x.data if x.__class__ is Tracer and x.level == level else x for x in operands])
-        if recording.through and hasattr(rule, "traced_through"):
-            return rule.traced_through(operands, xs)
+        if recording.through and hasattr(rule, "opaque"):  # a call that has a rule of its own, by the user
+            found = recording.gone_through(rule, operands)
+            return opaque(rule, operands, xs, recording) if found is None else found
         plain = {k: opened(v, level) for k, v in params.items()}
         y = applied(rule, xs, plain)
         if not depends(operands, level) and not depends(params.values(), level):
@@ -305,6 +325,29 @@ class Tracer(Boxed):
         if RECORDINGS[self.level].asks == "raise" and self.aux is not None:
             self._no_number()
         return np.asarray(self.ask("value", self.data)).tolist()
+
+
+class Opaque:
+    """Stands for the rule of a call that is run as a whole: its operands are all values of its arguments."""
+
+    __slots__ = ("call", "fun", "name")
+    kind = "opaque"
+
+    def __init__(self, call):
+        self.call, self.fun, self.name = call, call.fun, call.name
+
+    def apply(self, xs, params):
+        """Make the same call anew."""
+        return self.call.opaque(xs)
+
+
+def opaque(rule, operands, xs, recording):
+    """Make a call with a rule of its own on plain values, and write it down as one equation.
+
+    All values of its arguments are operands: what is constant in it may be an array that is written to later.
+    """
+    leaves = tuple([recording.operand(x) for x in rule.filled(operands)])
+    return recording.equation(Opaque(rule), leaves, {}, rule.apply(xs, {}), False)
 
 
 def by_value(fun, args, kwargs, level):
