@@ -52,6 +52,7 @@ __all__ = [
     "elementwise_grad",
     "explain",
     "extend",
+    "flat",
     "gauss_newton",
     "grad",
     "hessian",
@@ -81,6 +82,7 @@ _LATER = {
     "adopt": "chainrule.adopt",
     "unadopt": "chainrule.adopt",
     "explain": "chainrule.explain",
+    "flat": "chainrule.program",
     "record": "chainrule.program",
     "compile": "chainrule.program",
     "scipy": "chainrule.scipy",  # not in __all__: a star import would hide SciPy itself
@@ -89,7 +91,7 @@ _LATER = {
 if _TYPE_CHECKING:
     from chainrule.adopt import adopt, unadopt
     from chainrule.explain import explain
-    from chainrule.program import compile, record
+    from chainrule.program import compile, flat, record
 else:
 
     def __getattr__(name):
