@@ -73,3 +73,13 @@ def test_gradients_of_writes_to_places_that_depend_on_values_are_recorded():
     program = cr.record(gradient)(np.array([0.3, 0.7, 0.2]))
     for x in (np.array([0.3, 0.7, 0.2]), np.array([0.2, 0.3, 0.7]), np.array([0.9, 0.6, 0.1])):
         np.testing.assert_allclose(interpret(program, [x])[0], gradient(x), rtol=1e-14)
+
+
+def test_distinct_values_are_recorded():
+    f = cr.grad(lambda x: np.sum(np.unique_values(x) * np.arange(3.0)))
+    x = np.array([2.0, 1.0, 3.0])
+    np.testing.assert_array_equal(interpret(cr.record(f)(x), [x])[0], [1.0, 0.0, 2.0])
+
+
+def test_a_number_is_padded_by_nothing_as_in_numpy():
+    assert cr.value_and_grad(lambda x: 3 * np.pad(x, 1))(2.0) == (6.0, 3.0)

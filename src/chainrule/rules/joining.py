@@ -246,6 +246,8 @@ def _widths(pad_width, ndim):
 def pad(array, pad_width, mode="constant", **kwargs):
     """Make longer at both ends of each axis."""
     x = array
+    if not shape_of(x):  # a number has no ends
+        return np.copy(x)
     widths = _widths(pad_width, len(shape_of(x)))
     if callable(mode):
         return _pad_by(mode, _pad_constant(x, widths, 0), widths, kwargs)

@@ -7,6 +7,7 @@ memberships have no derivative.
 import numpy as np
 
 from chainrule.engine.boxed import value
+from chainrule.engine.indexing import getitem
 from chainrule.engine.rule import composite, constant
 from chainrule.rules.differences import as_array
 
@@ -15,9 +16,8 @@ def read_unique(x, result, equal_nan):
     """Read the elements `result`, distinct entries of `x` in any order, at their first places in the flat `x`."""
     plain = value(x).reshape(-1)
     _, first = np.unique(plain, return_index=True, equal_nan=equal_nan)
-    where = np.empty(first.shape, np.intp)
-    where[np.argsort(result, kind="stable")] = first
-    return np.ravel(x)[where]
+    rank = np.argsort(np.argsort(result, kind="stable"))  # of each element among them
+    return np.ravel(x)[getitem(first, rank)]
 
 
 @composite(np.unique)
