@@ -172,6 +172,7 @@ def watched(visit):
         if visit is not None:
             visit(node, ybar)
 
+    both.begin = watcher.begin
     return both, watcher.leave, watcher.masks
 
 
@@ -180,6 +181,8 @@ def one_pass(node, seed, record, visit, masks):
     order = reachable(node)
     check_kept(order)
     bars = {node: seed}
+    if hasattr(visit, "begin"):
+        visit.begin(bars)
     leaves = {}
     take, lazy = bars.pop, LAZY
     plain = visit is None and record is None

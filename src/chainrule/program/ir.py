@@ -230,6 +230,9 @@ def listing(program: Program) -> str:
             asked = f"{e.how}({e.symbol})"
             rows.append((f"guard {asked} is {text(e.seen)}", str(e.place or "")))
             continue
+        if e.__class__ is not Equation:
+            rows += [(line, "") for line in e.lines()]
+            continue
         names = ", ".join("_" if s is None else f"{s}: {s.kind}" for s in
                           (e.output if isinstance(e.output, tuple) else (e.output,)))  # fmt: skip
         args = [text(x) for x in e.inputs] + [f"{k}={text(v)}" for k, v in e.params.items()]
@@ -277,10 +280,19 @@ def interpret(program: Program, points: list) -> list:
     """
     values = dict(program.constants)
     values.update(zip(program.inputs, points, strict=True))
-    for e in program.equations:
+    run_equations(program.equations, values)
+    return [values[y] if y.__class__ is Symbol else y for y in program.outputs]
+
+
+def run_equations(equations: list, values: dict) -> None:
+    """Run equations on the values of the symbols that they read, and put those of their outputs there, too."""
+    for e in equations:
         if e.__class__ is Guard:
             if not e.holds(values[e.symbol]):
                 raise GuardFailed(e)
+            continue
+        if e.__class__ is not Equation:  # a loop
+            e.run(values, run_equations)
             continue
         y = applied(e.rule, tuple([replaced(x, values) for x in e.inputs]), replaced(e.params, values))
         if isinstance(e.output, tuple):
@@ -289,7 +301,6 @@ def interpret(program: Program, points: list) -> list:
                     values[s] = v
         else:
             values[e.output] = y
-    return [values[y] if y.__class__ is Symbol else y for y in program.outputs]
 
 
 def packed(program: Program, outputs: list) -> Any:

@@ -245,7 +245,7 @@ class Tracer(Boxed):
         recording = RECORDINGS[level]
         xs = tuple([x.data if x.__class__ is Tracer and x.level == level else x for x in operands])
         if recording.through and hasattr(rule, "opaque"):  # a call that has a rule of its own, by the user
-            found = recording.gone_through(rule, operands)
+            found = recording.gone_through(rule, operands) if hasattr(rule, "whole") else None
             return opaque(rule, operands, xs, recording) if found is None else found
         plain = {k: opened(v, level) for k, v in params.items()}
         y = applied(rule, xs, plain)

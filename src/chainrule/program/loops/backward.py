@@ -1,0 +1,283 @@
+"""The backward pass over a rolled loop, as a loop over the rounds that the forward loop has kept."""
+
+from bisect import bisect_right
+
+from chainrule.program.ir import Equation, Guard, Symbol, replaced
+from chainrule.program.loops.ir import Loop, Next, Pop, free_symbols
+from chainrule.program.loops.roll import Body, Ways, rank
+from chainrule.program.loops.segments import Irregular
+
+ENDS = [(h, t) for h in range(3) for t in range(3)]  # how many rounds stay outside at the beginning and the end
+
+
+class Backward:
+    """How the backward rounds of a loop are rolled. `kept` says what each way of the forward loop must keep."""
+
+    def __init__(self, plan):
+        self.plan = plan
+        self.program, self.recording = plan.program, plan.recording
+        self.stack = self.program.symbol(None, None)
+        self.stack.dtype = list
+        indices = {}
+        for i, (t, o) in enumerate(zip(self.recording.turns, self.recording.origins, strict=True)):
+            if t == plan.turn and o is not None and plan.begin <= o < plan.stop:
+                k = bisect_right(plan.cuts, o) - 1
+                indices.setdefault(k, []).append(i)
+        order = [i for k in sorted(indices, reverse=True) for i in indices[k]]
+        if order != list(range(order[0], order[0] + len(order))):
+            raise Irregular("backward rounds that are not in order")
+        self.start, self.stop = order[0], order[0] + len(order)
+        at, last = self.start, len(plan.rounds) - 1
+        self.range = {}  # round -> (start, stop) of its backward equations
+        for k in range(last, -1, -1):
+            count = len(indices.get(k, ()))
+            self.range[k] = at, at + count
+            at += count
+        self.rounds = {k: plan.segment(a, b) for k, (a, b) in self.range.items()}
+        for head, tail in sorted(ENDS, key=sum):
+            self.head = range(last, last - head, -1)
+            self.tail = range(tail - 1, -1, -1)
+            self.middle = range(last - head, tail - 1, -1)
+            if len(self.middle) < 2 or (head == 0 and not plan.static):
+                continue  # (the last round asked a question more)
+            try:
+                self.rolled()
+                break
+            except Irregular as error:
+                why = error
+        else:
+            raise Irregular(f"backward: {why}")
+        self.covered = set(range(self.start, self.stop))
+
+    # -- where operands come from ------------------------------------------------------------------------------
+
+    def cotangents(self, position, k):
+        """Return the cotangents at hand at a mark: place -> symbol."""
+        crossed = self.recording.crossed.get((self.plan.turn, position))
+        if crossed is None:
+            return {}
+        names = {}
+        for key, s in self.plan.marks[k].symbols.items():
+            names.setdefault(s, []).append(key)
+        found = {}
+        for (primal, *way), bar in crossed.items():
+            if primal.__class__ is not Symbol or self.plan.before(primal):
+                found["bar", ("same", primal), *way] = bar
+            for key in names.get(primal, ()):
+                found["bar", ("state", key), *way] = bar
+        return found
+
+    def found(self, k, s):
+        """Return the places that a symbol of backward round k may come from."""
+        plan = self.plan
+        places = {p for p, v in self.before_round[k].items() if v is s}
+        forward = plan.rounds[k]
+        if s in forward.made:
+            places.add(("kept", "made", *forward.made[s]))
+        places |= {("kept", "state", key) for key, v in plan.marks[k].symbols.items() if v is s}
+        if plan.static and s in forward.outside and plan.before(s):
+            places.add(("kept", "outside", forward.outside[s]))
+        if self.elsewhere(s):
+            places.add(("same", s))
+        return places
+
+    def elsewhere(self, s):
+        """Tell whether a symbol was made neither in the loop nor in its backward rounds, and before these."""
+        i = self.plan.where[s]
+        return i < self.start and not self.plan.begin <= i < self.plan.stop
+
+    # -- the loop ----------------------------------------------------------------------------------------------
+
+    def rolled(self):
+        """Write the loop over the middle rounds."""
+        plan = self.plan
+        self.before_round, after = {}, {}
+        for k in plan.rounds:
+            self.before_round[k] = self.cotangents(plan.cuts[k + 1], k + 1) if k < plan.n else {}
+            after[k] = self.cotangents(plan.cuts[k], k)
+        self.kept = {w: [] for w in range(len(plan.ways.groups))}
+        bodies, states = {}, {}
+        tables, blocks = [], [None] * len(plan.ways.groups)
+        for w, group in enumerate(plan.ways.groups):
+            middle = {k: self.rounds[k] for k in group if k in self.middle}
+            if not middle:
+                continue
+            ways = Ways(middle)
+            if len(ways.groups) > 1:
+                raise Irregular("backward rounds that differ")
+            body = Body(self.program, ways, self.found, preferred, plan.static, self.middle)
+            body.known_before = self.elsewhere
+            body.state = states
+            taken = {}
+            inner = body.inside
+
+            def inside(place, taken=taken, inner=inner, w=w):
+                if place[0] != "kept":
+                    return inner(place)
+                if place not in taken:
+                    taken[place] = self.program.symbol(None)
+                return taken[place]
+
+            body.inside = inside
+            bodies[w] = body, taken
+            blocks[w] = body.blocks([0], {}, {}, {}, 0, lambda _: Next([]))
+            tables += body.tables
+        if not bodies:
+            raise Irregular("no backward rounds")
+        outputs = self.outputs(after)
+        for _, place in outputs:
+            next(iter(bodies.values()))[0].inside(place)
+        nexts = {w: {} for w in bodies}
+        done = []
+        while len(done) < len(states):
+            for place in [p for p in states if p not in done]:
+                done.append(place)
+                for w, (body, _) in bodies.items():
+                    nexts[w][place] = self.handed_on(body, after, place)
+        order = list(states)
+        first = self.before_round[self.middle[0]]
+        init = []
+        for place in order:
+            x = first.get(place)
+            if x is None:
+                raise Irregular(f"{place} has no first value")
+            init.append(x)
+            forms = {(x.shape, x.dtype)}
+            for k in self.middle:
+                v = after[k].get(place)
+                if v is not None:
+                    forms.add((v.shape, v.dtype))
+            if len(forms) > 1:
+                raise Irregular(f"the shape or dtype of {place} differs from round to round")
+            states[place].shape, states[place].dtype = x.shape, x.dtype
+        for w, (body, taken) in bodies.items():
+            blocks[w].end.state = [nexts[w][place] for place in order]
+            for place, symbol in taken.items():
+                like = self.kept_symbol(body.ways.groups[0][0], place)
+                symbol.shape, symbol.dtype, symbol.hint = like.shape, like.dtype, like.hint
+                self.kept[w].append(place[1:])
+                blocks[w].takes.append(symbol)
+        self.ends = self.rounds_outside()
+        for w in bodies:  # what the rounds outside need as well
+            for place in self.kept[w][len(blocks[w].takes) :]:
+                blocks[w].takes.append(self.program.symbol(None))
+        self.loop = Loop(
+            blocks,
+            [states[p] for p in order],
+            init,
+            tuple([s for s, _ in outputs]),
+            [order.index(place) for _, place in outputs],
+            tables=[(s, [entries.get(k) for k in self.middle]) for s, entries in tables],
+            pops=self.stack,
+            left=len(self.tail),
+            place=plan.rounds[0].equations[0].place,
+        )
+        self.loop.free = free_symbols(self.loop)
+
+    def handed_on(self, body, after, place):
+        """Return what a backward round hands on at a place of the state."""
+        group = body.ways.groups[0]
+        values = [after[k].get(place) for k in group]
+        if any(v is None for v in values):
+            raise Irregular(f"{place} is not handed on")
+        slots = {body.ways.rounds[k].made.get(v) for k, v in zip(group, values, strict=True)}
+        if len(slots) == 1 and None not in slots:
+            return body.made[0][slots.pop()]
+        places = set.intersection(*[self.found(k, v) for k, v in zip(group, values, strict=True)])
+        if not places:
+            raise Irregular(f"{place} is handed on in different ways")
+        return body.inside(place if place in places else min(places, key=preferred))
+
+    def kept_symbol(self, k, place):
+        """Return the symbol of forward round k at a place that is kept."""
+        forward = self.plan.rounds[k]
+        if place[1] == "state":
+            return self.plan.marks[k].symbols[place[2]]
+        table = forward.made if place[1] == "made" else forward.outside
+        want = place[2:] if place[1] == "made" else place[2]
+        return next(s for s, where in table.items() if where == want)
+
+    def outputs(self, after):
+        """Return (symbol, place in the state) of what the middle rounds make and others read."""
+        spans = [self.range[k] for k in self.middle]
+        start, stop = spans[0][0], spans[-1][1]
+        read = set()
+        for i, e in enumerate(self.program.equations):
+            if not start <= i < stop:
+                read.update(e.reads)
+        read.update([y for y in self.program.outputs if y.__class__ is Symbol])
+        last = after[self.middle[-1]]
+        found = []
+        for s in sorted(read, key=lambda s: s.name):
+            if start <= self.plan.where[s] < stop:
+                places = [p for p, v in last.items() if v is s]
+                if not places:
+                    raise Irregular(f"{s} of a backward round is read elsewhere")
+                found.append((s, min(places, key=preferred)))
+        return found
+
+    # -- rounds outside ----------------------------------------------------------------------------------------
+
+    def rounds_outside(self):
+        """Return the equations of the rounds outside of the loop, with what they read of the forward rounds popped."""
+        made = {}
+        for k in (*self.head, *self.tail):
+            w = self.plan.ways.of[k]
+            segment = self.rounds[k]
+            names = {}
+            for s in segment.outside:
+                places = {p for p in self.found(k, s) if p[0] == "kept"}
+                if self.elsewhere(s) or not places:
+                    continue
+                if any(v is s for v in self.before_round[k].values()):
+                    continue
+                place = min(places, key=preferred)[1:]
+                if place not in self.kept[w]:
+                    self.kept[w].append(place)
+                names[s] = place
+            made[k] = w, names
+        return made
+
+    def outside(self, k):
+        """Return the equations of one round outside."""
+        w, names = self.ends[k]
+        taken = []
+        for place in self.kept[w]:
+            like = self.kept_symbol(k, ("kept", *place))
+            symbol = self.program.symbol(None, like.hint)
+            symbol.shape, symbol.dtype = like.shape, like.dtype
+            taken.append(symbol)
+        new = {s: taken[self.kept[w].index(place)] for s, place in names.items()}
+        equations = [Pop(self.stack, w, tuple(taken), self.plan.rounds[k].equations[0].place)]
+        rename = _Renamed(new)
+        for e in self.rounds[k].equations:
+            if e.__class__ is Guard:
+                equations.append(Guard(rename[e.symbol], e.how, e.seen, e.place))
+            else:
+                equations.append(
+                    Equation(e.rule, replaced(e.inputs, rename), replaced(e.params, rename), e.output, None, e.place)
+                )
+        return equations
+
+    def changes(self):
+        """Return the change that puts the loop, and the rounds before and after it, in place of the backward rounds."""
+        equations = []
+        for k in self.head:
+            equations += self.outside(k)
+        equations.append(self.loop)
+        for k in self.tail:
+            equations += self.outside(k)
+        return [(self.start, self.stop, equations)]
+
+
+class _Renamed(dict):
+    def __missing__(self, s):
+        return s
+
+
+def preferred(place):
+    """Sort places: the same in all rounds, then cotangents, then what is kept of the forward round itself."""
+    kinds = {"same": 0, "bar": 1, "kept": 2}
+    return kinds[place[0]], place[1] == "state", rank(place)
+
+

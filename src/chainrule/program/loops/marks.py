@@ -1,0 +1,146 @@
+"""Where the user's loops come round: marks on a recording, each with what the local variables stood for.
+
+While a function is traced, Python tells of each backward jump in the user's code. A mark notes how many equations were
+recorded by then, and the symbols behind the local variables: what one round hands on to the next. Backward passes have
+marks, too: where they cross those of the forward run, the cotangents at hand are noted.
+
+Nothing is marked while a debugger or a coverage tool listens.
+"""
+
+import dis
+import functools
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from chainrule.engine.boxed import Boxed
+from chainrule.engine.dual import Dual
+from chainrule.program.places import users
+
+MOST = 200  # values that are looked at in one set of local variables
+
+
+@dataclass(eq=False, slots=True)
+class Mark:
+    """One backward jump.
+
+    `position` counts the equations before it, `symbols` has what the local variables stand for, `plain` what else they
+    are.
+    """
+
+    position: int
+    symbols: dict
+    plain: dict
+
+
+@dataclass(eq=False, slots=True)
+class Marked:
+    """One run of one loop of the user's: its code, the place it jumps to, and its marks."""
+
+    code: Any
+    target: int
+    marks: list = field(default_factory=list)
+
+    @property
+    def counted(self) -> bool:
+        """Whether it is a ``for``: it ends when its iterator does."""
+        return targets(self.code)[self.target]
+
+
+@functools.lru_cache(1024)
+def targets(code):
+    """Return, for a code object, where its backward jumps go to: offset -> whether that is the head of a ``for``."""
+    names = {i.offset: i.opname for i in dis.get_instructions(code)}
+    found = {}
+    for i in dis.get_instructions(code):
+        if "JUMP_BACKWARD" in i.opname and "NO_INTERRUPT" not in i.opname:
+            found[i.argval] = names.get(i.argval, "").startswith("FOR_ITER")
+    return found
+
+
+class listening:
+    """Context in which a recording is told of backward jumps in the user's code."""
+
+    def __init__(self, recording):
+        self.recording = recording
+        self.frames = {}  # id of a running frame -> number of the call
+        self.calls = 0
+
+    def __enter__(self):
+        self.active = sys.gettrace() is None
+        if self.active:
+            sys.settrace(self.called)
+        return self
+
+    def __exit__(self, *exc):
+        if self.active:
+            sys.settrace(None)
+        return False
+
+    def called(self, frame, event, arg):
+        """Listen to the user's functions that have loops."""
+        code = frame.f_code
+        module = frame.f_globals.get("__name__", "")
+        root = module.partition(".")[0]
+        if root in ("", "chainrule") or root in sys.stdlib_module_names or not users(code, module):
+            return None
+        self.calls += 1
+        self.recording.codes.setdefault(code, len(self.recording.program.equations))
+        if not targets(code):
+            return None
+        self.frames[id(frame)] = self.calls
+        return self.line
+
+    def line(self, frame, event, arg):
+        """Take note of a backward jump."""
+        if event == "line":
+            where = frame.f_lasti
+            if where in targets(frame.f_code):
+                key = self.frames[id(frame)], where
+                loops = self.recording.loops
+                if key not in loops:
+                    loops[key] = Marked(frame.f_code, where)
+                symbols, plain = looked_at(frame.f_locals, self.recording)
+                position = len(self.recording.program.equations)
+                loops[key].marks.append(Mark(position, symbols, plain))
+                self.recording.positions.append(position)
+        return self.line
+
+
+def looked_at(variables, recording):
+    """Return what local variables stand for: path -> symbol, and path -> plain value (an object by its identity)."""
+    symbols, plain = {}, {}
+    stack = [((name,), v) for name, v in variables.items()]
+    while stack and len(symbols) + len(plain) < MOST:
+        path, v = stack.pop()
+        if isinstance(v, Boxed):
+            for way, s in symbols_of(v, recording):
+                symbols[(*path, *way)] = s
+        elif type(v) is list or type(v) is tuple:
+            plain[path] = type(v), len(v)
+            stack += [((*path, i), part) for i, part in enumerate(v)]
+        elif type(v) is dict:
+            plain[path] = dict, len(v)
+            stack += [((*path, k), part) for k, part in v.items()]
+        elif isinstance(v, bool | int | float | complex | str | bytes | np.generic) or v is None:
+            plain[path] = type(v), v
+        else:
+            plain[path] = type(v), id(v)
+    return symbols, plain
+
+
+def symbols_of(box, recording):
+    """Find the symbols in a box: its value, and of a dual its tangent."""
+    stack = [((), box)]
+    while stack:
+        way, x = stack.pop()
+        kind = type(x)
+        if getattr(kind, "recorded", False) and x.level == recording.level:
+            if x.aux is not None:
+                yield (*way, "value"), x.aux
+        elif isinstance(x, Boxed):
+            stack.append(((*way, "data"), x.data))
+            if kind is Dual:
+                stack.append(((*way, "tangent"), x.aux))

@@ -1,0 +1,481 @@
+"""Rolling: the rounds of a recorded loop, and those of its backward pass, put back into loops.
+
+The marks cut the equations into rounds. Rounds that are alike become one way through the body. Each operand from
+outside of a round must be one of: the same in all rounds; what a local variable stood for at the mark (the state, which
+the round hands on anew); or, in loops with a fixed number of rounds, an entry of a table. Backward rounds read what the
+forward round kept, and their state are the cotangents of the forward state, and of what is the same in all rounds.
+
+A loop is rolled only if all of it fits; else it stays as it was recorded. The first rounds, and those that the backward
+pass begins and ends with, may differ (a first cotangent is not added to anything): they stay outside.
+"""
+
+import dis
+
+import numpy as np
+
+from chainrule.program.ir import Equation, Guard, Program, Symbol, replaced
+from chainrule.program.loops.ir import Block, Exit, Fork, Loop, Next, free_symbols
+from chainrule.program.loops.segments import Irregular, Segment, dissect, literal_key
+
+ROUNDS = 4  # fewer are not worth a loop
+FIRST = 3  # how many rounds may stay outside before it
+
+
+def roll(program: Program, recording) -> Program:
+    """Return the program with the loops of its recording rolled, as far as they are regular."""
+    runs = [run for run in recording.loops.values() if len(run.marks) >= ROUNDS]
+    if not runs:
+        return program
+    parts = {}
+
+    def part(i):
+        if i not in parts:
+            parts[i] = dissect(program.equations[i])
+        return parts[i]
+
+    plans = []
+    for run in sorted(runs, key=lambda r: r.marks[0].position - r.marks[-1].position):
+        if any(p.overlaps(run.marks[0].position, run.marks[-1].position) for p in plans):
+            continue
+        for skip in range(FIRST):  # the first rounds may differ
+            try:
+                plans.append(Plan(program, recording, run, part, skip))
+                break
+            except Irregular:
+                continue
+    if not plans:
+        return program
+    changes = sorted([c for p in plans for c in p.changes], key=lambda c: c[0])
+    equations, at = [], 0
+    for start, stop, new in changes:
+        if start < at:
+            return program  # backward passes that are interleaved
+        equations += program.equations[at:start] + new
+        at = stop
+    equations += program.equations[at:]
+    return program.like(equations)
+
+
+class Ways:
+    """The ways through a round: for each the rounds that took it, and where its operands come from."""
+
+    def __init__(self, rounds):
+        """Take the rounds as a dict: number -> Segment."""
+        self.of, self.groups = {}, []
+        known = {}
+        for k, segment in rounds.items():
+            w = known.setdefault(segment.key(), len(known))
+            if w == len(self.groups):
+                self.groups.append([])
+            self.groups[w].append(k)
+            self.of[k] = w
+        self.rounds = rounds
+
+    def first(self, w):
+        """Return the first segment that went this way."""
+        return self.rounds[self.groups[w][0]]
+
+    def candidates(self, w, found):
+        """Return, for each operand from outside, the places that it came from in all rounds of this way.
+
+        ``found(k, symbol)`` gives the set of places in round k.
+        """
+        sets = None
+        for k in self.groups[w]:
+            each = [found(k, s) for s in self.rounds[k].outside]
+            sets = each if sets is None else [a & b for a, b in zip(sets, each, strict=True)]
+        return sets or []
+
+
+class Body:
+    """The writing of the blocks of a loop."""
+
+    def __init__(self, program, ways, found, order, static, order_of_rounds):
+        self.program, self.ways, self.static, self.rank = program, ways, static, order
+        self.rounds_in_order = order_of_rounds
+        self.sets = [ways.candidates(w, found) for w in range(len(ways.groups))]
+        self.state = {}  # place of a state -> symbol inside
+        self.tables = []  # (symbol, {round: operand})
+        self.roles = [{} for _ in ways.groups]  # way -> number of an operand -> operand inside
+        self.places = [{} for _ in ways.groups]
+        self.made = [{} for _ in ways.groups]  # way -> (slot, output) -> symbol inside
+
+    def blocks(self, group, env, roles, places, slot, ends):
+        """Return the block of all ways in `group`, which are alike up to equation `slot`."""
+        lead = self.ways.first(group[0])
+        equations = []
+        while slot < len(lead.letters):
+            for w in group[1:]:
+                other = self.ways.first(w)
+                if slot >= len(other.letters) or other.letters[slot] != lead.letters[slot]:
+                    raise Irregular("ways that part without a question")
+            e = lead.equations[slot]
+            for j in [x for x in lead.letters[slot][1] if x.__class__ is int]:
+                if j not in roles:
+                    roles[j], places[j] = self.role(group, j)
+            if e.__class__ is Guard and e.how == "bool":
+                symbol = self.operand(e.symbol, lead, env, roles)
+                sides = {}
+                for answer in (True, False):
+                    side = [w for w in group if self.ways.first(w).seen[slot] is answer]
+                    sides[answer] = (
+                        self.blocks(side, dict(env), dict(roles), dict(places), slot + 1, ends) if side else None
+                    )
+                return Block(equations, Fork(Guard(symbol, "bool", e.seen, e.place), sides[True], sides[False]))
+            equations.append(self.equation(group, slot, lead, env, roles))
+            slot += 1
+        if len(group) > 1:
+            raise Irregular("two ways that are one")
+        w = group[0]
+        self.roles[w], self.places[w], self.made[w] = roles, places, env
+        return Block(equations, ends(w))
+
+    def role(self, group, j):
+        """Return the operand that stands for operand number j from outside in all ways of the group, and its place."""
+        places = set.intersection(*[self.sets[w][j] for w in group])
+        if not places:
+            return self.table(group, lambda k: list(self.ways.rounds[k].outside)[j]), None
+        place = min(places, key=self.rank)
+        return self.inside(place), place
+
+    def inside(self, place):
+        """Return the operand for a place: the symbol itself if it is the same in all rounds, else one of the state."""
+        if place[0] == "same":
+            return place[1]
+        if place not in self.state:
+            self.state[place] = None
+        if self.state[place] is None:
+            self.state[place] = Symbol(f"s{self.program.count}_{len(self.state)}")
+        return self.state[place]
+
+    def table(self, group, operand):
+        """Return a symbol for an operand that differs from round to round."""
+        if not self.static:
+            raise Irregular("an operand that differs from round to round")
+        entries = {k: operand(k) for w in group for k in self.ways.groups[w]}
+        for x in entries.values():
+            if x.__class__ is Symbol and not self.known_before(x):
+                raise Irregular(f"{x} is from another round, and no local variable")
+        like = next(iter(entries.values()))
+        symbol = self.program.symbol(None)
+        if like.__class__ is Symbol:
+            symbol.shape, symbol.dtype, symbol.hint = like.shape, like.dtype, like.hint
+            if any((x.shape, x.dtype) != (like.shape, like.dtype) for x in entries.values()):
+                raise Irregular("a table of values of different shapes")
+        else:
+            symbol.shape, symbol.dtype = getattr(like, "shape", ()), getattr(like, "dtype", type(like))
+        self.tables.append((symbol, entries))
+        return symbol
+
+    def operand(self, s, lead, env, roles):
+        """Return a symbol of the leading round as it stands in the body."""
+        if s in lead.made:
+            return env[lead.made[s]]
+        return roles[lead.outside[s]]
+
+    def equation(self, group, slot, lead, env, roles):
+        """Return equation number `slot` of the leading round as it stands in the body."""
+        e = lead.equations[slot]
+        inner = _Inside(self, lead, env, roles)
+        literals = self.literals(group, slot, lead)
+        inputs, params = replaced_literals((e.inputs, e.params), iter(literals))
+        inputs, params = replaced(inputs, inner), replaced(params, inner)
+        if e.__class__ is Guard:
+            return Guard(inner[e.symbol], e.how, e.seen, e.place)
+        made = []
+        for s in e.output if isinstance(e.output, tuple) else (e.output,):
+            if s is not None:
+                new = self.program.symbol(None, s.hint)
+                new.shape, new.dtype = s.shape, s.dtype
+                env[lead.made[s]] = new
+                s = new
+            made.append(s)
+        return Equation(
+            e.rule, inputs, params, tuple(made) if isinstance(e.output, tuple) else made[0], None, e.place
+        )  # fmt: skip
+
+    def literals(self, group, slot, lead):
+        """Return the literals of an equation; one that differs from round to round as a symbol of a table."""
+        out = []
+        for n, literal in enumerate(lead.literals[slot]):
+            key = literal_key(literal)
+            entries = {k: self.ways.rounds[k].literals[slot][n] for w in group for k in self.ways.groups[w]}
+            if all(literal_key(v) == key for v in entries.values()):
+                out.append(literal)
+            else:
+                out.append(self.table(group, entries.__getitem__))
+        return out
+
+
+class _Inside(dict):
+    """Symbols of the leading round -> what stands for them inside."""
+
+    def __init__(self, body, lead, env, roles):
+        self.args = body, lead, env, roles
+
+    def __missing__(self, s):
+        body, lead, env, roles = self.args
+        if s in lead.made or s in lead.outside:
+            return body.operand(s, lead, env, roles)
+        return s  # of a table
+
+
+def replaced_literals(x, literals):
+    """Return nested operands with other literals, in the order in which `dissect` finds them."""
+    kind = x.__class__
+    if kind is tuple or kind is list:
+        return kind([replaced_literals(v, literals) for v in x])
+    if kind is dict:
+        return {k: replaced_literals(v, literals) for k, v in x.items()}
+    if kind is slice:
+        parts = [replaced_literals(v, literals) for v in (x.start, x.stop, x.step)]
+        if any(p.__class__ is Symbol for p in parts):
+            raise Irregular("a slice that differs from round to round")
+        return slice(*parts)
+    if kind is bool:
+        return x
+    if kind is int or kind is float or kind is complex or isinstance(x, np.generic) or kind is np.ndarray:
+        return next(literals)
+    return x
+
+
+PURE_OPCODES_REFUSED = ("STORE_ATTR", "STORE_GLOBAL", "STORE_DEREF", "STORE_SUBSCR", "DELETE_", "YIELD", "AWAIT")
+CHANGING = frozenset({
+    "append", "extend", "insert", "pop", "popitem", "update", "add", "remove", "discard", "clear", "setdefault",
+    "sort", "reverse", "write", "send", "put", "appendleft", "popleft", "next", "__next__", "__setitem__",
+})  # fmt: skip
+
+
+def changes_nothing(codes):
+    """Tell whether code leaves nothing behind but its local variables, as far as its instructions tell."""
+    for code in codes:
+        for i in dis.get_instructions(code):
+            if i.opname.startswith(PURE_OPCODES_REFUSED):
+                return False
+            if i.argval in CHANGING and i.opname.startswith(("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME")):
+                return False
+    return True
+
+
+class Plan:
+    """How one loop of a recording is rolled: `changes` are (start, stop, equations that come in place of those)."""
+
+    def __init__(self, program, recording, run, part, skip=0):
+        self.program, self.recording, self.run = program, recording, run
+        self.part = part
+        self.marks = run.marks[skip:]
+        if len(self.marks) < ROUNDS:
+            raise Irregular("few rounds")
+        self.cuts = [m.position for m in self.marks]
+        self.n = len(self.cuts) - 1
+        self.begin = self.cuts[0]
+        self.where = {s: -1 for s in (*program.inputs, *program.constants)}
+        for i, e in enumerate(program.equations):
+            for s in e.outputs:
+                self.where[s] = i
+        self.rounds = {k: self.segment(self.cuts[k], self.cuts[k + 1]) for k in range(self.n)}
+        if not all(s.equations for s in self.rounds.values()):
+            raise Irregular("rounds without equations")
+        self.stop = self.cuts[-1]
+        self.leaving = None if run.counted else self.last_round()
+        self.static = self.leaving is None
+        if not self.static:
+            self.stop = self.leaving.start + len(self.leaving.equations)
+            self.rounds[self.n] = self.leaving
+        self.ways = Ways(self.rounds)
+        self.turn = self.one_pass()
+        self.back = None
+        if self.turn is not None:
+            from chainrule.program.loops.backward import Backward
+
+            self.back = Backward(self)
+        self.changes = self.forward()
+        if self.back is not None:
+            self.changes += self.back.changes()
+
+    def overlaps(self, start, stop):
+        """Tell whether some of the equations from `start` to `stop` are rolled already."""
+        return start < self.stop and stop > self.begin
+
+    def segment(self, start, stop):
+        """Return the equations from `start` to `stop` as a segment."""
+        return Segment(self.program.equations[start:stop], [self.part(i) for i in range(start, stop)], start)
+
+    def last_round(self):
+        """Return the round that left the loop, up to its guard; None if rounds may not vary in number."""
+        start = self.cuts[-1]
+        equations = self.program.equations
+        if any(m.plain != self.marks[0].plain for m in self.marks[1:]):
+            return None  # a counter, which may be used afterwards
+        if not changes_nothing([self.run.code, *self.recording.codes]):
+            return None
+        known = list({s.key(): s for s in self.rounds.values()}.values())
+        longest = max(len(s.equations) for s in known)
+        for stop in range(start + 1, min(start + longest, len(equations)) + 1):
+            last = equations[stop - 1]
+            if last.__class__ is Guard and last.how == "bool":
+                segment = self.segment(start, stop)
+                alike = [s for s in known if segment.begins_as(s)]
+                if not alike:
+                    return None
+                if all(s.seen[stop - 1 - start] is not last.seen for s in alike):
+                    return segment
+        return None
+
+    def one_pass(self):
+        """Return the number of the backward pass over the loop; None if there is none."""
+        turns = {
+            t for t, o in zip(self.recording.turns, self.recording.origins, strict=True)
+            if o is not None and self.begin <= o < self.stop
+        }  # fmt: skip
+        if len(turns) > 1:
+            raise Irregular("several backward passes")
+        return next(iter(turns), None)
+
+    def before(self, s):
+        """Tell whether a symbol was made before the loop."""
+        return self.where[s] < self.begin
+
+    def found(self, k, s):
+        """Return the places that a symbol of round k may come from."""
+        places = {("state", key) for key, v in self.marks[k].symbols.items() if v is s}
+        if self.before(s):
+            places.add(("same", s))
+        return places
+
+    # -- the forward loop --------------------------------------------------------------------------------------
+
+    def forward(self):
+        """Return the change that puts the forward loop in place of its rounds."""
+        ways = self.ways
+        leaving = None if self.static else ways.of[self.n]
+        body = Body(self.program, ways, self.found, rank, self.static, range(self.n))
+        body.known_before = self.before
+        outputs = self.outputs()
+        if self.static:
+            for _, key in outputs:
+                body.inside(("state", key))
+        kept = {} if self.back is None else self.back.kept
+        ends = {}
+
+        def end(w):
+            made = Exit([]) if w == leaving else Next([])
+            ends[w] = made
+            return made
+
+        root = body.blocks(list(range(len(ways.groups))), {}, {}, {}, 0, end)
+        self.forward_body = body
+        if not self.static:
+            for s, where in outputs:
+                x = body.made[leaving].get(where) if where[0] != "state" else body.inside(where)
+                ends[leaving].values.append(x)
+        for w, made in ends.items():
+            made.way, made.kept = w, [self.kept_operand(body, w, place) for place in kept.get(w, [])]
+        nexts = {w: {} for w in ends if w != leaving}
+        done = []
+        while len(done) < len(body.state):
+            for place in [p for p in body.state if p not in done]:
+                done.append(place)
+                for w in nexts:
+                    nexts[w][place] = self.handed_on(body, w, place[1])
+        order = list(body.state)
+        init = [self.at(self.marks[0], place[1]) for place in order]
+        for place, x in zip(order, init, strict=True):
+            self.formed(body.state[place], x, place[1])
+        for w, made in ends.items():
+            if w != leaving:
+                made.state = [nexts[w][place] for place in order]
+        loop = Loop(
+            [root],
+            [body.state[p] for p in order],
+            init,
+            tuple([s for s, _ in outputs]),
+            [order.index(("state", key)) for _, key in outputs] if self.static else [],
+            tables=[(s, [entries.get(k) for k in range(self.n)]) for s, entries in body.tables],
+            count=self.n if self.static else None,
+            pushes=None if self.back is None else self.back.stack,
+            place=self.rounds[0].equations[0].place,
+        )  # fmt: skip
+        loop.free = free_symbols(loop)
+        return [(self.begin, self.stop, [loop])]
+
+    def formed(self, symbol, x, key):
+        """Give a symbol of the state its shape and dtype, which must be the same in all rounds."""
+        forms = {(x.shape, x.dtype) if x.__class__ is Symbol else ((), type(x))}
+        for m in self.marks:
+            v = m.symbols.get(key)
+            if v is not None:
+                forms.add((v.shape, v.dtype))
+        if len(forms) > 1:
+            raise Irregular(f"the shape or dtype of {key} differs from round to round")
+        symbol.shape, symbol.dtype = forms.pop()
+        symbol.hint = str(key[0]) if str(key[0]).isidentifier() else None
+
+    def at(self, mark, key):
+        """Return what a local variable stood for at a mark: a symbol, or a number."""
+        s = mark.symbols.get(key)
+        if s is not None:
+            return s
+        kind, v = mark.plain.get(key[:-1] if key and key[-1] == "value" else key, (None, None))
+        if kind in (float, int, complex):
+            return v
+        raise Irregular(f"{key} is no value at the first mark")
+
+    def handed_on(self, body, w, key):
+        """Return what a way hands on as the local variable `key`."""
+        group = body.ways.groups[w]
+        values = [self.marks[k + 1].symbols.get(key) for k in group]
+        if any(v is None for v in values):
+            raise Irregular(f"{key} is not always a value")
+        slots = {body.ways.rounds[k].made.get(v) for k, v in zip(group, values, strict=True)}
+        if len(slots) == 1 and None not in slots:
+            return body.made[w][slots.pop()]
+        places = set.intersection(*[self.found(k, v) for k, v in zip(group, values, strict=True)])
+        if not places:
+            raise Irregular(f"{key} is handed on in different ways")
+        same = ("state", key)
+        return body.inside(same if same in places else min(places, key=rank))
+
+    def kept_operand(self, body, w, place):
+        """Return what a way keeps for the backward pass."""
+        if place[0] == "made":
+            return body.made[w][place[1:]]
+        if place[0] == "state":
+            return body.inside(place)
+        return body.roles[w][place[1]]  # an operand from outside, by its number
+
+    def outputs(self):
+        """Return (symbol, where it comes from) of the symbols of the rounds that are read after the loop."""
+        inside = set(range(self.begin, self.stop))
+        if self.back is not None:
+            inside |= self.back.covered
+        found = {}
+        read = {}
+        for i, e in enumerate(self.program.equations):
+            if i not in inside:
+                for s in e.reads:
+                    read.setdefault(s, i)
+        for y in self.program.outputs:
+            if y.__class__ is Symbol:
+                read.setdefault(y, len(self.program.equations))
+        final = self.marks[-1].symbols
+        for s in read:
+            if not self.begin <= self.where[s] < self.stop:
+                continue
+            keys = sorted([key for key, v in final.items() if v is s], key=repr)
+            if self.static:
+                if not keys:
+                    raise Irregular(f"{s} of a round in the middle is read after the loop")
+                found[s] = keys[0]
+            elif s in self.leaving.made:
+                found[s] = self.leaving.made[s]
+            elif keys:
+                found[s] = ("state", keys[0])
+            else:
+                raise Irregular(f"{s} of a round in the middle is read after the loop")
+        return list(found.items())
+
+
+def rank(place):
+    """Return what to sort places by: what is the same in all rounds comes first."""
+    return place[0] != "same", len(repr(place[1:])) if place[0] != "same" else 0, repr(place[1:])

@@ -1,0 +1,90 @@
+"""Segments: the equations of one round, in a form that can be compared with those of another.
+
+Two segments are alike if they call the same functions on operands that come from the same places: from an equation of
+the round itself, by its number, or from outside, by the order of the first use. Plain numbers may differ.
+"""
+
+import numpy as np
+
+from chainrule.engine.batched import Plain
+from chainrule.engine.rule import Rule
+from chainrule.program.ir import Equation, Guard, Symbol
+
+
+class Irregular(Exception):
+    """Why a loop is left as it was recorded."""
+
+
+def dissect(e):
+    """Return (what stays the same in each round, symbols read, literals) of an equation or guard."""
+    symbols, literals = [], []
+
+    def walk(x):
+        kind = x.__class__
+        if kind is Symbol:
+            symbols.append(x)
+            return "symbol"
+        if kind is tuple or kind is list:
+            return (kind, *[walk(v) for v in x])
+        if kind is dict:
+            return tuple([(k, walk(v)) for k, v in x.items()])
+        if kind is slice:
+            return ("slice", walk(x.start), walk(x.stop), walk(x.step))
+        if kind is bool or x is None or x is Ellipsis or isinstance(x, str | np.dtype | type):
+            return (kind, x)
+        if kind is int or kind is float or kind is complex or isinstance(x, np.generic):
+            literals.append(x)
+            return ("literal", kind)
+        if kind is np.ndarray:
+            literals.append(x)
+            return ("literal", x.shape, x.dtype)
+        return (kind, id(x))
+
+    if e.__class__ is Guard:
+        if e.how == "bool":
+            return ("guard", "bool"), [e.symbol], []
+        return ("guard", e.how, literal_key(e.seen)), [e.symbol], []
+    if e.__class__ is not Equation:
+        raise Irregular("a loop inside")
+    same = walk((e.inputs, e.params))
+    rule = (e.rule.kind, e.fun) if isinstance(e.rule, Rule | Plain) else (type(e.rule), id(e.rule))
+    made = tuple([(s.shape, s.dtype) for s in e.outputs])
+    return (rule, same, made, isinstance(e.output, tuple) and len(e.output)), symbols, literals
+
+
+def literal_key(x):
+    """Return what tells two literals apart: type and bytes."""
+    x = np.asarray(x) if not isinstance(x, bool | int | float | complex | np.generic) else x
+    if isinstance(x, np.ndarray):
+        return x.dtype, x.shape, x.tobytes()
+    return type(x), repr(x)
+
+
+class Segment:
+    """The equations of one round."""
+
+    __slots__ = ("equations", "letters", "literals", "made", "outside", "seen", "start", "wiring")
+
+    def __init__(self, equations, parts, start=0):
+        self.equations, self.start = equations, start
+        self.made = {}  # symbol -> (number of the equation, number of the output)
+        self.outside = {}  # symbol -> its number
+        self.letters, self.wiring, self.literals, self.seen = [], [], [], []
+        for slot, (e, (same, symbols, literals)) in enumerate(zip(equations, parts, strict=True)):
+            wires = []
+            for s in symbols:
+                wires.append(self.made.get(s) or self.outside.setdefault(s, len(self.outside)))
+            self.letters.append((same, tuple(wires)))
+            self.literals.append(literals)
+            self.seen.append(e.seen if e.__class__ is Guard and e.how == "bool" else None)
+            for k, s in enumerate(e.outputs):
+                self.made[s] = slot, k
+
+    def key(self):
+        """Return what makes this segment like another: the way through the round."""
+        return tuple(self.letters), tuple(self.seen)
+
+    def begins_as(self, other):
+        """Tell whether these equations are the first ones of another segment, but for the answer of the last guard."""
+        n = len(self.letters)
+        return self.letters == other.letters[:n] and self.seen[:-1] == other.seen[: n - 1]
