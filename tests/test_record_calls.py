@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import chainrule as cr
+from chainrule.errors import ConversionError
 from chainrule.program.ir import interpret, verify
 from chainrule.program.record import finished, recording
 from chainrule.program.tracing import Opaque, Tracer
@@ -166,6 +167,28 @@ def test_functions():
 
 def test_functions_of_several_values():
     holds(lambda x: Scaled(np.array([1.0, 2.0, 3.0]))(x, np.sin(x))[0] * Scaled(2.0)(x, x)[1])
+
+
+def test_arrays_from_outside_that_a_function_is_given_are_read_anew():
+    w = np.array([1.0, 2.0, 3.0])
+    f = lambda x: np.sum(Scaled(2.0)(x, w)[0] * x)
+    for h in (f, cr.grad(f)):
+        program = recorded(h, X)
+        w[0] += 1.0
+        for at in OTHERS:
+            np.testing.assert_allclose(interpret(program, [at])[0], h(at), rtol=1e-14)
+
+
+def test_what_cannot_be_recorded_says_so():
+    @cr.custom_vjp
+    def f(x):
+        return math.exp(x)
+
+    f.defvjp(lambda x: (math.exp(x), math.exp(x)), lambda kept, ybar: (ybar * kept,))
+    assert len(opaque_calls(recorded(f, 0.5))) == 1
+    with pytest.raises(ConversionError, match="<lambda>"):
+        recorded(cr.grad(f), 0.5)
+    assert cr.grad(f)(0.5) == math.exp(0.5)
 
 
 # -- transforms --------------------------------------------------------------------------------------------------

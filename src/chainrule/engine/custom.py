@@ -18,7 +18,7 @@ import os
 import numpy as np
 
 from chainrule import tree
-from chainrule.engine.boxed import Boxed, dispatch, inexact
+from chainrule.engine.boxed import Boxed, differentiated, dispatch, inexact
 from chainrule.engine.buffer import Buffer, plain
 from chainrule.engine.custom_runs import Runs
 from chainrule.engine.held import held
@@ -26,7 +26,7 @@ from chainrule.engine.rule import reads
 from chainrule.engine.spec import shape_of, spec_of, zeros_of
 from chainrule.engine.state import SMALL, isolated, unchanged
 from chainrule.engine.transpose import transposed
-from chainrule.errors import ChainruleError, InPlaceError, NotDifferentiableError, ShapeError
+from chainrule.errors import ChainruleError, ConversionError, InPlaceError, NotDifferentiableError, ShapeError
 
 NUMBERS = Boxed | int | float | complex | np.ndarray | np.generic
 
@@ -267,6 +267,8 @@ class Call:
         except ShapeError:
             raise
         except (ChainruleError, TypeError, ValueError) as error:
+            if not any(map(differentiated, leaves)):  # a program is recorded
+                raise ConversionError(f"the function {place(d.fwd)}", "write it in NumPy functions.") from error
             raise NotDifferentiableError(
                 f"a higher derivative of {d.name} runs {place(d.fwd)} on traced values, and that failed: "
                 f"{first_line(error)}",

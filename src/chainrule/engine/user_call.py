@@ -355,6 +355,12 @@ class Call:
         self.several = isinstance(y, tuple | list)
         return y
 
+    def opaque(self, inputs):
+        """Make the same call with other values."""
+        run = Run(self.run.working, self.run.kwargs)
+        run.origin = self.run.origin
+        return run.call(tuple(inputs))
+
     def keeps(self, wanted):
         """Keep the outputs only to know the shapes of several. All inputs are kept."""
         self.constants = [held(x) if x.__class__ is np.ndarray else x for x in self.constants]
