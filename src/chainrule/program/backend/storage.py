@@ -43,7 +43,7 @@ class Lives:
                     self.roots[s] = self.roots[reads[0]]
                     self.whole[s] = self.whole.get(reads[0]) if kind == "same" else None
                     continue
-                if kind in ("loop", "pop") or kind == "call" and (may_share(e) or is_own(e.fun)):
+                if kind in ("loop", "pop") or (kind == "call" and (may_share(e) or is_own(e.fun))):
                     own = own.union(*[self.roots[r] for r in reads])
                 self.roots[s], self.whole[s] = own, s
                 self.last[s] = i
