@@ -372,7 +372,7 @@ def run(name, programs, seed=0):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--fault", choices=FAULTS)
-    parser.add_argument("--programs", type=int, default=400)
+    parser.add_argument("--programs", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     if options.fault:

@@ -2,9 +2,74 @@
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import chainrule as cr
+from chainrule.engine import writes
 from chainrule.program.ir import interpret
+from chainrule.testing.fuzz import check_program, fuzz, main, printed, program, reduced
+from chainrule.testing.fuzz_writing import FEATURES
+
+
+@settings(max_examples=20, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@given(st.randoms(use_true_random=False))
+def test_random_programs_agree_in_every_mode(random):
+    made, findings, _ = check_program(random)
+    assert not findings, printed(made, findings)
+
+
+def test_programs_of_a_seed_agree_and_few_comparisons_are_left_out():
+    report = fuzz(12, seed=3)
+    assert not report.failures, printed(*report.failures[0][1:])
+    assert sum(report.skipped.values()) <= 3, str(report)
+    assert "12 programs, 0 with differences" in str(report)
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_three_programs_in_ten_have(feature):
+    programs = [program(0, k) for k in range(100)]
+    assert np.mean([feature in p.features for p in programs]) >= 0.3
+
+
+def test_a_program_is_the_same_each_time():
+    assert program(5, 7).source == program(5, 7).source != program(5, 8).source
+
+
+@pytest.fixture
+def views_not_renewed(monkeypatch):
+    """Plant a fault: views do not see what is written to their base."""
+    monkeypatch.setattr(writes, "expire", lambda x: None)
+
+
+def failing(seed=0, most=30):
+    """Return the first failing program of a seed, with its number."""
+    found = []
+    fuzz(most, seed, each=lambda number, made, findings: findings and (found.append((number, made)) or True))
+    return found[0]
+
+
+def test_a_planted_fault_is_found_shortened_and_printed_to_be_pasted(views_not_renewed):
+    number, made = failing()
+    shorter, findings = reduced(made, number, 40)
+    assert findings
+    assert len(shorter.lines) <= len(made.lines)
+    text = printed(shorter, findings, number)
+    scope = {}
+    exec(text, scope)
+    assert len(scope["f"](*scope["args"])) == len(shorter.results)
+    assert all(f"# {f.mode} at point" in text for f in findings)
+
+
+def test_the_command_ends_with_1_where_programs_differ(views_not_renewed, capsys):
+    number, _ = failing()
+    assert main(["--programs", "1", "--first", str(number), "--whole"]) == 1
+    assert f"# program {number} differs" in capsys.readouterr().out
+
+
+def test_the_command_tells_what_was_covered(capsys):
+    assert main(["--programs", "2"]) == 0
+    assert "have branches" in capsys.readouterr().out
 
 
 def written_view(x, b):

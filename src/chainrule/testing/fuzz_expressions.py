@@ -18,7 +18,7 @@ METHODS = [
     "{v}[{v} > {c}]", "{v}[np.argsort({v}.sum(axis=tuple(range(1, {v}.ndim))))]", "{v}[np.argmax(np.sum({v}.reshape(len({v}), -1), axis=1))]",
     "np.where({v} > {c}, {v}, {c} * {v})", "np.where({v} > 0, np.sqrt(np.abs({v})), 0.0)", "np.maximum({v}, {c})", "np.minimum({v}, -{c})",
     "np.clip({v}, -{c}, {c})", "np.abs({v})", "np.tril({v} * np.ones((3, 3)))", "np.concatenate([{v}, {c} * {v}], axis=0)",
-    "np.stack([{v}, np.sin({v})], axis=-1)", "np.outer({v}, {v})[:2]", "np.tanh({v})", "np.exp(-{v} ** 2)", "np.sin({v})",
+    "np.stack([{v}, np.sin({v})], axis=-1)", "np.outer({v}, {v})[:2]", "np.tanh({v})", "np.square({v})", "np.max({v})", "np.exp(-{v} ** 2)", "np.sin({v})",
     "{v} - {v}.mean(axis=-1, keepdims=True)", "np.log1p(np.exp({v}))", "np.repeat({v}, 2, axis=0)", "np.pad({v}, 1)",
     "np.arange(3) * np.sum({v})", "np.atleast_2d({v}) @ np.atleast_2d({v}).T", "np.einsum('...i,...i->...', {v}, {v})",
     "np.array([np.sum({v}), {c}], like={v})", "cr.relu({v})", "cr.sigmoid({v})",

@@ -235,7 +235,7 @@ REFUSALS = (ConversionError, OutArgumentError)  # of what docs/limits.md names: 
 
 def written(random, longest=7):
     """Return a random program, as a `Written`, that needs nothing which is refused by design."""
-    while True:
+    for _ in range(20):
         program = one(random, longest)
         leaves, structure = tree.flatten(program.args)
         tangents = tree.unflatten(structure, [np.ones_like(x) if isinstance(x, np.ndarray) else 1.0 for x in leaves])
@@ -248,6 +248,7 @@ def written(random, longest=7):
         except Exception:  # a finding: for who compares to tell
             pass
         return program
+    return program
 
 
 def one(random, longest):
