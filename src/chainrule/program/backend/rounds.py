@@ -158,15 +158,7 @@ class Rounds:
         end = block.end
         if end.__class__ is Fork:
             guard = end.guard
-            text = self.raw(guard.symbol)
-            if guard.how == "bool":
-                yes, no = (end.yes, end.no) if guard.seen else (end.no, end.yes)
-            else:
-                text, yes, no = (
-                    f"{self.writer.constant(guard)}.holds({self.writer.general(guard.symbol)})",
-                    end.yes,
-                    end.no,
-                )
+            text, yes, no = self.raw(guard.symbol), end.yes, end.no
             fails = f"raise GuardFailed({self.writer.constant(guard)})"
             if yes is None or no is None:
                 lines.append(f"if {'not ' if no is None else ''}{text}: {fails}")
@@ -177,15 +169,20 @@ class Rounds:
             lines.append("else:")
             lines += self.indented(lambda: self.block(e, no, stack))
         elif end.__class__ is Exit:
+            self.push(e, end, stack)
             lines += [f"{s.name} = {self.carried(s, x)}" for s, x in zip(e.output, end.values, strict=True)]
             lines.append("break")
         else:
-            if e.pushes is not None:
-                kept = "".join([f", {self.raw(x)}" for x in end.kept])
-                lines.append(f"{stack}.append(({end.way}{kept or ','}))")
+            self.push(e, end, stack)
             if e.state:
                 values = [self.carried(s, x) for s, x in zip(e.state, end.state, strict=True)]
                 lines.append(f"{', '.join([s.name for s in e.state])} = {', '.join(values)}")
+
+    def push(self, e, end, stack) -> None:
+        """Write what puts a round on the stack."""
+        if e.pushes is not None:
+            kept = "".join([f", {self.raw(x)}" for x in end.kept])
+            self.writer.lines.append(f"{stack}.append(({end.way}{kept or ','}))")
 
     def pop(self, e) -> None:
         """Write what takes one round off a stack."""

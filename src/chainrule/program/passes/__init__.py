@@ -2,7 +2,7 @@
 
 `folding` of constants, `algebra`, `common` subexpressions, removal of `dead` code: each walks over the program once and
 makes the others' work possible, so `optimise` runs them until none finds anything. Guards stay where they are, so the
-program still holds for the same arguments.
+program still holds for the same arguments. Inside of loops, and across them: `rounds`.
 """
 
 from chainrule.program.ir import Program
@@ -10,6 +10,7 @@ from chainrule.program.passes.algebra import algebra
 from chainrule.program.passes.common import common
 from chainrule.program.passes.dead import dead
 from chainrule.program.passes.folding import folding
+from chainrule.program.passes.rounds import rounds
 
 PASSES = (dead, common, folding, algebra)
 ROUNDS = 8  # most programs take two or three
@@ -40,11 +41,16 @@ def optimise(program: Program) -> Program:
     >>> len(program.equations), len(optimise(program).equations)
     (6, 4)
     """
-    settled = 0  # passes in a row that found nothing
+    return settled(rounds(settled(program), settled))
+
+
+def settled(program: Program) -> Program:
+    """Return the program after the passes, run until none of them finds anything."""
+    quiet = 0  # passes in a row that found nothing
     for k in range(ROUNDS * len(PASSES)):
         before, program = program, PASSES[k % len(PASSES)](program)
-        settled = settled + 1 if program is before else 0
-        if settled == len(PASSES):
+        quiet = quiet + 1 if program is before else 0
+        if quiet == len(PASSES):
             break
     return dead(program)
 

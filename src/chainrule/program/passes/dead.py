@@ -6,7 +6,7 @@ constants that are no longer read go.
 
 import dataclasses
 
-from chainrule.program.ir import Guard, Program, Symbol
+from chainrule.program.ir import Equation, Program, Symbol
 from chainrule.program.passes.sweep import reads
 
 
@@ -15,7 +15,7 @@ def dead(program: Program) -> Program:
     needed = {y for y in program.outputs if y.__class__ is Symbol}
     kept = []
     for e in reversed(program.equations):
-        if e.__class__ is not Guard:
+        if e.__class__ is Equation:
             made = e.output
             if made.__class__ is tuple:
                 if needed.isdisjoint(made):

@@ -12,7 +12,7 @@ import numpy as np
 
 from chainrule.engine.indexing import getitem, put, scatter
 from chainrule.engine.spec import cast_to, choose, spread_to
-from chainrule.program.ir import Guard, Program, Symbol
+from chainrule.program.ir import Equation, Guard, Program, Symbol
 from chainrule.program.passes.sweep import alike, reads
 
 # functions whose results do not depend on how their operands lie in memory, but for the order of axes
@@ -27,8 +27,9 @@ def sensitive(program: Program) -> set:
     """Return the symbols that are read by a function whose result may depend on gaps in memory."""
     found = []
     for e in program.equations:
-        if e.__class__ is not Guard and e.rule.fun not in BLIND:
-            reads(e, found)
+        if e.__class__ is Equation and e.rule.fun in BLIND or e.__class__ is Guard:
+            continue
+        reads(e, found)
     return set(found)
 
 

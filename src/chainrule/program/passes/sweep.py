@@ -17,6 +17,7 @@ from chainrule.engine.indexing import put, scatter
 from chainrule.engine.rule import RULES
 from chainrule.engine.spec import cast_to, spread_to
 from chainrule.program.ir import Equation, Guard, Program, Symbol
+from chainrule.program.passes.rounds import with_others
 from chainrule.program.passes.sharing import may_share
 
 ROWS = {scatter, spread_to, np.matmul}  # functions whose results are stored by rows, whatever the operands are
@@ -59,6 +60,11 @@ class Sweep:
                     equations.append(e)
                 else:
                     self.changed = True
+                continue
+            if e.__class__ is not Equation:  # a loop
+                if stands:
+                    e = with_others(e, stands)
+                equations.append(e)
                 continue
             e = self.opened(e) if stands else e
             new = rewrite(e, self)
@@ -217,6 +223,8 @@ def renamed(equations: list, outputs: list, names: dict) -> tuple[list, list]:
     for e in equations:
         if e.__class__ is Guard:
             e = Guard(names.get(e.symbol, e.symbol), e.how, e.seen, e.place)
+        elif e.__class__ is not Equation:
+            e = with_others(e, names)
         else:
             inputs, params, output = [substituted(x, names) for x in (e.inputs, e.params, e.output)]
             if inputs is not e.inputs or params is not e.params or output is not e.output:
@@ -229,6 +237,9 @@ def reads(e: Any, found: list) -> None:
     """Add the symbols that an equation or a guard reads to a list."""
     if e.__class__ is Guard:
         found.append(e.symbol)
+        return
+    if e.__class__ is not Equation:
+        found.extend(e.reads)
         return
     _collect(e.inputs, found)
     if e.params:
