@@ -130,4 +130,4 @@ def literal(x) -> str:
     return f"({text})" if text.startswith("-") else text.replace("np.", "math_")
 
 
-SPACE = {f"math_{name}": getattr(math, name) for name in {*MATH.values(), "pow", "isfinite", "inf", "nan"}}
+SPACE = {f"math_{name}": getattr(math, name) for name in {*MATH.values(), "fsum", "pow", "isfinite", "inf", "nan"}}

@@ -168,21 +168,16 @@ class Rounds:
             lines += self.indented(lambda: self.block(e, yes, stack))
             lines.append("else:")
             lines += self.indented(lambda: self.block(e, no, stack))
-        elif end.__class__ is Exit:
-            self.push(e, end, stack)
-            lines += [f"{s.name} = {self.carried(s, x)}" for s, x in zip(e.output, end.values, strict=True)]
-            lines.append("break")
         else:
-            self.push(e, end, stack)
-            if e.state:
+            if e.pushes is not None:
+                kept = "".join([f", {self.raw(x)}" for x in end.kept])
+                lines.append(f"{stack}.append(({end.way}{kept or ','}))")
+            if end.__class__ is Exit:
+                lines += [f"{s.name} = {self.carried(s, x)}" for s, x in zip(e.output, end.values, strict=True)]
+                lines.append("break")
+            elif e.state:
                 values = [self.carried(s, x) for s, x in zip(e.state, end.state, strict=True)]
                 lines.append(f"{', '.join([s.name for s in e.state])} = {', '.join(values)}")
-
-    def push(self, e, end, stack) -> None:
-        """Write what puts a round on the stack."""
-        if e.pushes is not None:
-            kept = "".join([f", {self.raw(x)}" for x in end.kept])
-            self.writer.lines.append(f"{stack}.append(({end.way}{kept or ','}))")
 
     def pop(self, e) -> None:
         """Write what takes one round off a stack."""

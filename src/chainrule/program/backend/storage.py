@@ -15,12 +15,12 @@ FOREVER = math.inf
 
 
 class Lives:
-    """The roots of the values of a program, and where each root is read last.
+    """The roots of the values of a program, and where each root is read last, by the number of the equation.
 
     `kinds` holds for each equation how it is run: see `chainrule.program.backend.arrays.kind_of`.
     """
 
-    def __init__(self, program: Program, kinds: list) -> None:
+    def __init__(self, program: Program, equations: list, kinds: list) -> None:
         self.roots = {}  # symbol -> its roots
         self.made = {}  # symbol -> number of its equation
         self.whole = {}  # symbol -> its root, if it is all of that
@@ -30,7 +30,7 @@ class Lives:
         self.outputs = defaultdict(list)  # root -> outputs that may share it
         for s in self.outside:
             self.roots[s], self.whole[s], self.made[s] = frozenset([s]), s, -1
-        for i, (e, kind) in enumerate(zip(program.equations, kinds, strict=True)):
+        for i, (e, kind) in enumerate(zip(equations, kinds, strict=True)):
             reads = e.reads
             for s in reads:
                 self.reads[s].append(i)

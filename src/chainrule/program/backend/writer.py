@@ -11,7 +11,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from chainrule.program.backend import arrays, numbers
+from chainrule.program.backend import arrays, blocks, numbers
 from chainrule.program.backend.arrays import Words, kind_of
 from chainrule.program.backend.numbers import FLOAT, is_float, is_truth
 from chainrule.program.backend.rounds import Rounds, inner_equations
@@ -31,8 +31,9 @@ class Writer:
         self.space = {"np": np, "f64": np.float64, "bool_": np.bool_, "GuardFailed": GuardFailed}
         self.space |= numbers.SPACE | arrays.SPACE
         self.words = Words(self.operand, self.bind)
-        self.kinds = [kind_of(e) for e in program.equations]
-        self.lives = Lives(program, self.kinds)
+        self.equations = blocks.arranged(program)
+        self.kinds = ["cluster" if e.__class__ is blocks.Cluster else kind_of(e) for e in self.equations]
+        self.lives = Lives(program, self.equations, self.kinds)
         self.lines, self.setup = [], []  # of `run`, of `buffers`
         self.calls = []  # lines that the emitter wrote: they may need functions of their own
         self.names = {}  # symbol -> its source
@@ -171,19 +172,19 @@ class Writer:
         """Write all lines."""
         lives = self.lives
         self.writes = defaultdict(int)
-        for e, kind in zip(self.program.equations, self.kinds, strict=True):
+        for e, kind in zip(self.equations, self.kinds, strict=True):
             if kind in ("view", "put"):
                 for r in lives.roots[e.inputs[0]]:
                     self.writes[r] += 1
         self.head()
-        for i, (e, kind) in enumerate(zip(self.program.equations, self.kinds, strict=True)):
+        for i, (e, kind) in enumerate(zip(self.equations, self.kinds, strict=True)):
             if kind == "put":
                 self.plan_put(i, e)
         self.ends = defaultdict(list)
         for r, i in lives.last.items():
             if i is not FOREVER:
                 self.ends[i].append(r)
-        for i, (e, kind) in enumerate(zip(self.program.equations, self.kinds, strict=True)):
+        for i, (e, kind) in enumerate(zip(self.equations, self.kinds, strict=True)):
             start = len(self.lines)
             freed = getattr(self, f"write_{kind}")(i, e) or []
             freed += self.release(i)
@@ -233,6 +234,10 @@ class Writer:
     def write_loop(self, i, e):
         """Write a loop."""
         self.rounds.loop(e)
+
+    def write_cluster(self, i, e):
+        """Write calls that are run in blocks."""
+        return blocks.write(self, e)
 
     def write_pop(self, i, e):
         """Write what takes a round off a stack."""
