@@ -148,3 +148,16 @@ def test_distinct_values_are_recorded():
 
 def test_a_number_is_padded_by_nothing_as_in_numpy():
     assert cr.value_and_grad(lambda x: 3 * np.pad(x, 1))(2.0) == (6.0, 3.0)
+
+
+def test_constants_written_to_places_that_depend_on_values_are_recorded():
+    def f(x):
+        y = np.zeros(3, like=x)
+        y[np.argmax(x)] = 1.0
+        z = np.sin(x)
+        z[np.argmin(z)] = 0.5
+        return np.sum(y * x + z)
+
+    x, other = np.array([1.0, 3.0, 2.0]), np.array([2.5, 1.5, 0.5])
+    np.testing.assert_array_equal(interpret(cr.record(f)(x), [other])[0], f(other))
+    np.testing.assert_array_equal(interpret(cr.record(cr.grad(f))(x), [other])[0], cr.grad(f)(other))

@@ -143,6 +143,8 @@ def written_in_place(x, index, v):
         node = tangent = v.aux
     else:
         return False
+    if index.__class__ is not int and not isinstance(x.data, Boxed) and holds_box((index,)):
+        return False  # of a program: no plain array can be written to at a place that is recorded
     expire(x)
     if getrefcount(x.data) != SOLE or not takes(x.data, inner):
         return False
