@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import chainrule as cr
+from chainrule.engine.rule import RULES
 from chainrule.errors import ConversionError, NoRuleError, SourceError
 from chainrule.program.emit import expression, head, statements
-from chainrule.program.ir import Equation, Guard, Symbol
 from chainrule.program.flat import Noting
-from chainrule.program.record import record, run_recorded
+from chainrule.program.ir import Guard, Symbol
+from chainrule.program.record import run_recorded
 from chainrule.testing.samples import all_samples
 
 RNG = np.random.default_rng(3)
@@ -177,8 +178,9 @@ def test_the_gradient_of_a_net_reads_as_by_hand():
     forward, backward = source.split("# backward")
     for line in ("h = np.tanh(x @ W1 + b1)", "y = h @ W2 + b2"):
         assert line in forward.splitlines() or f"    {line}" in forward.splitlines()
-    for line in ("d_b2 = d_y.sum(axis=0)", "d_h = d_y @ W2.T", "d_W2 = h.T @ d_y", "return value, (d_W1, d_b1, d_W2, d_b2)"):
+    for line in ("d_b2 = d_y.sum(axis=0)", "d_h = d_y @ W2.T", "d_W2 = h.T @ d_y"):
         assert f"    {line}" in backward.splitlines()
+    assert lines[-1] == "return value, (d_W1, d_b1, d_W2, d_b2)"
     assert "# y = h @ W2 + b2" in lines
     assert len(lines) < 40
 
@@ -212,8 +214,8 @@ def test_names_that_mean_something_else_are_changed():
         return lambda_ * sigmoid + sigmoid
 
     source = cr.flat(cr.grad(f))(0.5, 2.0)
-    names = [n.id for n in ast.walk(ast.parse(source.source)) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-    assert not set(names) & {"sum", "np", "sigmoid"}
+    names = [n for n in ast.walk(ast.parse(source.source)) if isinstance(n, ast.Name)]
+    assert not {n.id for n in names if isinstance(n.ctx, ast.Store)} & {"sum", "np", "sigmoid"}
     np.testing.assert_allclose(source.function(0.5, 2.0), cr.grad(f)(0.5, 2.0), rtol=1e-14)
 
 
@@ -254,14 +256,24 @@ def test_a_branch_of_where_that_is_not_taken_gives_zero():
     np.testing.assert_array_equal(gradient, [0.5, 0.0, 0.0])
 
 
-def test_a_function_with_a_rule_of_its_own_is_refused():
+def test_a_derivative_of_the_users_own_is_written_out():
     @cr.custom_vjp
     def f(x):
         return x * x
 
-    f.defvjp(lambda x: (x * x, x), lambda x, ybar: (2 * x * ybar,))
-    with pytest.raises(SourceError, match="can't write"):
-        cr.flat(lambda x: f(x) + 1)(2.0)
+    f.defvjp(lambda x: (x * x, x), lambda x, ybar: (7 * x * ybar,))
+    assert cr.flat(f)(2.0).function(3.0) == 9.0
+    assert cr.flat(cr.grad(lambda x: f(x) + x))(2.0).function(3.0) == 22.0
+
+
+def test_a_function_without_a_name_is_refused():
+    cube = np.frompyfunc(lambda x: x**3, 1, 1)
+    cr.extend.elementwise(cube, lambda y, x: 3 * x * x)
+    try:
+        with pytest.raises(SourceError, match="can't write <lambda>|can't write f as NumPy source"):
+            cr.flat(lambda x: cube(x) + 1)(2.0)
+    finally:
+        del RULES[cube]
 
 
 def test_float32_stays():
@@ -362,7 +374,7 @@ def while_loop(x):
     return np.sum(x**3)
 
 
-X = np.array([0.5, 1.2, -0.7])
+X = np.array([0.5, 1.2, -0.3])
 TRANSFORMS = {
     "grad": cr.grad(smooth),
     "value_and_grad": cr.value_and_grad(smooth),
@@ -409,7 +421,7 @@ def check_syntax(source):
 
 def test_a_saved_file_runs_where_the_library_is_not(tmp_path):
     def f(x, y):
-        h = cr.sigmoid(x @ y) * np.sinc(x[0])
+        h = cr.sigmoid(x @ y) * np.sinc(x[0, 0])
         return np.sum(np.linalg.norm(h) ** 2 * np.tanh(h))
 
     x, y = normal(2, 3), normal(3, 2)
@@ -417,7 +429,8 @@ def test_a_saved_file_runs_where_the_library_is_not(tmp_path):
     check_syntax(source.source)
     source.save(tmp_path / "written.py")
     np.savez(tmp_path / "points.npz", x=x, y=y)
-    (tmp_path / "main.py").write_text(textwrap.dedent("""
+    (tmp_path / "main.py").write_text(
+        textwrap.dedent("""
         import sys
         sys.modules["chainrule"] = None  # importing it fails
         import numpy as np
@@ -426,7 +439,8 @@ def test_a_saved_file_runs_where_the_library_is_not(tmp_path):
         value, (x, y) = written.f(points["x"], points["y"])
         np.savez("results.npz", value=value, x=x, y=y)
         assert not [m for m in sys.modules if m.startswith("chainrule.")]
-    """))
+    """)
+    )
     done = subprocess.run([sys.executable, "main.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     results = np.load(tmp_path / "results.npz")
@@ -438,5 +452,4 @@ def test_a_saved_file_runs_where_the_library_is_not(tmp_path):
 
 def test_a_source_prints_as_text():
     source = cr.flat(np.sin)(1.0)
-    assert repr(source) == str(source) == source.source
-    assert isinstance(record(np.sin)(1.0).equations[0], Equation)
+    assert repr(source) + "\n" == str(source) + "\n" == source.source

@@ -1,6 +1,7 @@
 """`flat`: a function, or a derivative, written as a module of plain NumPy."""
 
 import inspect
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ class Source:
         return self._function
 
     def __str__(self) -> str:
-        return self.source
+        return self.source.rstrip("\n")
 
     __repr__ = __str__
 
@@ -118,12 +119,14 @@ def flat(f: Callable) -> Callable:
     """
 
     def written(*args: Any, **kwargs: Any) -> Source:
+        frame = sys._getframe(1)
+        caller = frame.f_code.co_filename, frame.f_lineno
         recording = run_recorded(f, args, kwargs, kind=Noting, through=True)
         program = dead(optimise(recording.program))
         taken = set()
         while True:
             try:
-                source, names, arrays = module_of(program, recording.cotangents, f, args, kwargs, taken)
+                source, names, arrays = module_of(program, recording.cotangents, f, args, kwargs, taken, caller)
             except NotImplementedError as error:
                 raise SourceError(message(
                     f"flat can't write {program.name} as NumPy source: {error}",
@@ -137,14 +140,16 @@ def flat(f: Callable) -> Callable:
     return written
 
 
-def module_of(program: Program, cotangents: dict, f: Callable, args: tuple, kwargs: dict, taken: set) -> tuple:
+def module_of(
+    program: Program, cotangents: dict, f: Callable, args: tuple, kwargs: dict, taken: set, caller: tuple
+) -> tuple:
     """Write the module; return it with the names of the variables in it, and the large captured arrays."""
     names = Names({*taken, program.name})
     inputs = [names.give(s, s.hint or s.name) for s in program.inputs]
     for s, given in captured_names(f, program).items():
         s.hint = given
-    bars = {y: x for y, x in gradient_of(f, args, kwargs, program)}
-    listing = Listing(program, names, {**cotangents, **bars}, lambda e: e.place.__class__ is Pulled)
+    bars = dict(gradient_of(f, args, kwargs, program))
+    listing = Listing(program, names, {**cotangents, **bars}, lambda e: e.place.__class__ is Pulled, caller)
     returned = returned_text(program, listing)
     large = {listing.arrays[s]: c for s, c in program.constants.items() if s in listing.arrays and c.size > WRITTEN}
     small = [f"{listing.arrays[s]} = {array(c)}" for s, c in program.constants.items()
@@ -189,16 +194,16 @@ def shape_test(program, inputs):
     arrays = [(n, s) for n, s in zip(inputs, program.inputs, strict=True) if s.shape]
     if not arrays:
         return []
-    if len(arrays) == 1:
-        test = f"np.shape({arrays[0][0]}) != {literal(arrays[0][1].shape)}"
-    else:
-        test = (f"[np.shape(v) for v in ({', '.join(n for n, _ in arrays)})] != "
-                f"[{', '.join(literal(s.shape) for _, s in arrays)}]")  # fmt: skip
-    return [f"if {test}:", '    raise ValueError("this was written for arrays of other shapes")']
+    tests = [f"np.shape({n}) != {literal(s.shape)}" for n, s in arrays]
+    refusal = '    raise ValueError("this was written for arrays of other shapes")'
+    if sum(len(t) + 4 for t in tests) < 80:
+        return [f"if {' or '.join(tests)}:", refusal]
+    return ["if (", *[f"    {'or ' if k else ''}{t}" for k, t in enumerate(tests)], "):", refusal]
 
 
 def returned_text(program, listing):
     """Return what the function returns: containers of tuples, lists and dicts as such, others as a tuple."""
+
     def text(y):
         if y.__class__ is Symbol:
             return Text(listing.name(y))
@@ -312,4 +317,3 @@ def like(x, symbol):
     if symbol.dtype in PYTHON:
         return x.item() if isinstance(x, np.generic) or (isinstance(x, np.ndarray) and not x.shape) else x
     return np.asarray(x, symbol.dtype)[()]
-

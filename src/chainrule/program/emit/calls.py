@@ -10,7 +10,20 @@ import numpy as np
 
 from chainrule.program.emit import primitives
 from chainrule.program.emit.text import (
-    AND, ATOM, COMPARE, OR, POWER, PRODUCT, SIGN, SUM, XOR, arguments, binding, literal, owner, within,
+    AND,
+    ATOM,
+    COMPARE,
+    OR,
+    POWER,
+    PRODUCT,
+    SIGN,
+    SUM,
+    XOR,
+    arguments,
+    binding,
+    literal,
+    owner,
+    within,
 )  # fmt: skip
 from chainrule.program.ir import PYTHON, Equation, Symbol, symbols_in
 
@@ -51,11 +64,12 @@ SWAPPED = {np.add, np.multiply, np.bitwise_and, np.bitwise_or, np.bitwise_xor}
 class Writer:
     """Writes the operands of one equation. `name` names symbols, and arrays among the parameters if it likes."""
 
-    def __init__(self, equation: Equation, name: Callable):
+    def __init__(self, equation: Equation, name: Callable, bare: bool | None = None):
         self.equation, self.name = equation, name
-        self.bare = literals_are_bare(equation)
+        self.bare = literals_are_bare(equation) if bare is None else bare
 
     def __call__(self, x) -> str:
+        """Write an operand."""
         kind = x.__class__
         if kind is Symbol:
             return self.name(x)
@@ -91,7 +105,7 @@ def statements(equation: Equation, name: Callable, target: str) -> list:
     return [f"{target} = {expression(equation, name)}"]
 
 
-def expression(equation: Equation, name: Callable) -> str:
+def expression(equation: Equation, name: Callable, bare: bool | None = None) -> str:
     """Return a call as one expression in terms of ``np``, and ``scipy`` for SciPy's functions.
 
     Parameters
@@ -101,13 +115,15 @@ def expression(equation: Equation, name: Callable) -> str:
     name : callable
         Returns the source of a `Symbol`: a variable's name, or an expression that stands for it. It is also asked about
         arrays of more than 16 entries among the parameters: None lets them be written out.
+    bare : bool or None
+        Whether float64 scalars may be written as Python's floats; None for where that changes nothing at all.
 
     Returns
     -------
     str
         Source without parentheses around it.
     """
-    write = Writer(equation, name)
+    write = Writer(equation, name, bare)
     xs, params = equation.inputs, equation.params
     fun = OPERATORS.get(equation.fun, equation.fun)
     how = primitives.EXPRESSIONS.get(fun)
@@ -125,7 +141,8 @@ def expression(equation: Equation, name: Callable) -> str:
     if fun is np.absolute and not params:
         return f"{'abs' if xs[0].dtype in PYTHON else 'np.abs'}({write(xs[0])})"
     if getattr(fun, "__objclass__", None) is np.ndarray:  # a method
-        return f"{owner(write(xs[0]))}.{fun.__name__}({arguments(map(write, xs[1:]), {k: write(v) for k, v in params.items()})})"
+        named = {k: write(v) for k, v in params.items()}
+        return f"{owner(write(xs[0]))}.{fun.__name__}({arguments(map(write, xs[1:]), named)})"
     positional = [f"[{', '.join(map(write, xs))}]"] if getattr(equation.rule, "spread", False) else list(map(write, xs))
     return f"{path_of(fun)}({arguments(positional, {k: write(v) for k, v in given(fun, params).items()})})"
 
@@ -151,13 +168,13 @@ def given(fun, params):
 
 def binary(write: Writer, fun, a, b) -> str:
     """Return an operator between two operands."""
-    sign, level, left, right = BINARY[fun]
+    sign, _, left, right = BINARY[fun]
     x, y = within(write(a), left), within(write(b), right)
     if a.__class__ is not Symbol and b.__class__ is not Symbol:  # between two numbers NumPy's function may differ
         return f"{path_of(fun)}({write(a)}, {write(b)})"
-    if {a.__class__, b.__class__} & {complex, np.complex128} or complex in (dtype_of(a), dtype_of(b)):
-        if (getattr(a, "shape", ()), getattr(b, "shape", ())) == ((), ()):
-            return f"{path_of(fun)}({write(a)}, {write(b)})"  # a Python complex number of a np.float64 is one of Python's
+    of_complex = {a.__class__, b.__class__} & {complex, np.complex128} or complex in (dtype_of(a), dtype_of(b))
+    if of_complex and (getattr(a, "shape", ()), getattr(b, "shape", ())) == ((), ()):
+        return f"{path_of(fun)}({write(a)}, {write(b)})"  # Python's complex number and np.float64 give one of Python's
     if sign == "+" and y.startswith("-") and "%" not in y and "//" not in y and binding(y) in (SIGN, PRODUCT):
         return f"{x} - {y[1:].lstrip()}" if y[1:2] != "-" else f"{x} + {y}"
     if sign == "**" and binding(x) == ATOM and binding(y) == ATOM and len(x) + len(y) < 16:
@@ -174,7 +191,7 @@ def unary(write: Writer, fun, a) -> str:
     """Return a sign, or the negation of a mask."""
     if fun is np.invert and dtype_of(a) is bool:  # ~True is -2
         return f"not {within(write(a), COMPARE)}"
-    if fun is np.invert and dtype_of(a) == bool and a.shape == ():  # should it be one of Python's
+    if fun is np.invert and dtype_of(a) in (np.dtype(bool),) and a.shape == ():  # should it be one of Python's
         return f"np.logical_not({write(a)})"
     return UNARY[fun] + within(write(a), SIGN)
 

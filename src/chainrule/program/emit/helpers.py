@@ -86,7 +86,10 @@ def _primitive(module, name):
     return find
 
 
-OTHERS = {"length": _primitive("norms", "length"), "reciprocal_or_zero": _primitive("elementwise", "reciprocal_or_zero")}
+OTHERS = {
+    "length": _primitive("norms", "length"),
+    "reciprocal_or_zero": _primitive("elementwise", "reciprocal_or_zero"),
+}
 
 
 def extracted(fun):
@@ -164,8 +167,7 @@ def helpers_in(source: str) -> list:
         if name in found:
             return
         found[name] = None
-        text, needed = body(name)
-        for other in sorted(needed):
+        for other in sorted(body(name)[1]):
             add(other)
 
     for name in sorted(called(source)):
@@ -205,4 +207,3 @@ def uses(source, module):
             if isinstance(node, ast.Name) and [node.id, *reversed(parts)][: len(wanted)] == wanted:
                 return True
     return False
-

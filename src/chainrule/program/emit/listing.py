@@ -18,7 +18,7 @@ from chainrule.engine.indexing import getitem, put
 from chainrule.program.emit import primitives
 from chainrule.program.emit.calls import Writer, expression, statements
 from chainrule.program.emit.text import COMPARE, array, is_name, literal, subscript, within
-from chainrule.program.ir import Equation, Guard, Program, Symbol, symbols_in
+from chainrule.program.ir import PYTHON, Equation, Guard, Program, Symbol, symbols_in
 from chainrule.program.passes.liveness import aliases, lifetimes
 
 SHORT = 44  # an expression of so many columns may stand inside another one
@@ -65,9 +65,12 @@ class Listing:
         Symbol of a cotangent -> that of its primal.
     is_backward : callable
         Tells whether an equation belongs to a backward pass.
+    caller : tuple
+        File and line of where the function was called: it is no line of the function, and not quoted.
     """
 
-    def __init__(self, program: Program, names: Names, cotangents: dict, is_backward):
+    def __init__(self, program: Program, names: Names, cotangents: dict, is_backward, caller: tuple = ()):
+        self.caller = caller
         self.program, self.names, self.cotangents, self.is_backward = program, names, cotangents, is_backward
         self.pending = {}  # symbol -> the expression that stands for it until it is used
         self.made = {}  # symbol -> its equation
@@ -87,15 +90,25 @@ class Listing:
         self.results = set(symbols_in(list(program.outputs)))
         self.both = any(is_backward(e) for e in program.equations)
         self.arrays = {}  # symbol of a captured array -> its name in the module
-        for s, c in program.constants.items():
+        self.name_arrays(program.constants)
+        self.python = python_numbers(program)
+        for k, e in enumerate(program.equations):
+            self.guard(e) if e.__class__ is Guard else self.equation(k, e)
+
+    def name_arrays(self, constants):
+        """Name the captured arrays; one that is the transpose of another has no name of its own."""
+        by_hint = sorted(constants.items(), key=lambda item: item[0].hint is None)
+        for s, c in by_hint:
             text = fresh(c)
             if text is not None and self.uses.get(s) == 1:
                 self.pending[s] = text
                 self.own.add(s)
+                continue
+            turned = next((o for o in self.arrays if o.hint and is_transpose(c, constants[o])), None)
+            if turned is not None and not s.hint:
+                self.names.of[s] = f"{self.arrays[turned]}.T"
             else:
-                self.arrays[s] = names.give(s, s.hint or s.name)
-        for k, e in enumerate(program.equations):
-            self.guard(e) if e.__class__ is Guard else self.equation(k, e)
+                self.arrays[s] = self.names.give(s, s.hint or s.name)
 
     # -- operands ------------------------------------------------------------------------------------------------
 
@@ -126,17 +139,17 @@ class Listing:
             return self.names.give(symbol, f"d_{self.names.of[heir]}")
         if symbol.hint and is_name(symbol.hint) and not (primal is not None and symbol.hint.startswith("d_")):
             return self.names.give(symbol, symbol.hint)
-        written = target_of(e)
+        written = None if e is None or self.is_backward(e) else target_of(e)
         if written:
             return self.names.give(symbol, written)
-        if symbol in self.results and self.both and e is not None and not self.is_backward(e):
+        if symbol in self.results and self.both and not any(back for _, back, _ in self.rows):
             return self.names.give(symbol, "value")
         return self.names.count(symbol, "d" if primal is not None else "t")
 
     def is_named(self, symbol, e):
         """Tell whether a value has a line of its own in any case."""
         primal = self.cotangents.get(symbol)
-        if symbol in self.results and self.both and not self.is_backward(e):
+        if symbol in self.results and self.both and not any(back for _, back, _ in self.rows):
             return True
         if primal is not None:
             return primal in self.names.of and bool(primal.hint)
@@ -160,7 +173,7 @@ class Listing:
             self.write(k, e, row)
             return
         self.shorten(e)
-        text = expression(e, self.name)
+        text = self.unscaled(e) or expression(e, self.name, self.bare(e))
         if e.fun is np.add and len(e.inputs) == 2:
             self.addends[y] = Writer(e, self.name)(e.inputs[1])
         self.use(e)
@@ -168,6 +181,17 @@ class Listing:
             self.pending[y] = text
             return
         row(f"{self.variable(y, e)} = {text}")
+
+    def bare(self, e):
+        """Tell whether a call's float64 scalars may be Python's floats, which do the same in what follows."""
+        return True if e.output in self.python else None
+
+    def unscaled(self, e):
+        """Return the other factor of a product with 1 of numbers; None of other calls."""
+        if e.fun is not np.multiply or e.output not in self.python:
+            return None
+        others = [x for x in e.inputs if x.__class__ is Symbol or x != 1]
+        return self.name(others[0]) if len(others) == 1 and others[0].__class__ is Symbol else None
 
     def shorten(self, e):
         """Give the longest pending operands lines of their own until the expression is short enough."""
@@ -236,7 +260,11 @@ class Listing:
 
     def guard(self, e: Guard):
         """Write a test that the function goes the way it went."""
-        where = "" if e.place is None else f" at {e.place.file.rpartition('/')[2]}:{e.place.line}"
+        where = (
+            ""
+            if e.place is None or e.place.file.startswith("<")
+            else f" at {e.place.file.rpartition('/')[2]}:{e.place.line}"
+        )
         text = self.name(e.symbol)
         if e.how == "bool":
             test, told = (f"not {within(text, COMPARE)}", text) if e.seen else (text, f"not {within(text, COMPARE)}")
@@ -253,7 +281,7 @@ class Listing:
 
     def text(self) -> list:
         """Return the lines, with the user's as comments."""
-        lines, before, told, backward = [], object(), None, False
+        lines, told, backward = [], None, False
         runs = []
         for place, back, text in self.rows:
             key = (place.file, place.line, back) if place is not None else (None, None, back)
@@ -263,9 +291,9 @@ class Listing:
                 runs.append((key, [text]))
         for (file, line, back), texts in runs:
             if back != backward:
-                lines += ["", "# backward" if back else "# forward"]
+                lines += ["", "# backward"] if back else [""]
                 backward, told = back, None
-            comment = user_line(file, line)
+            comment = None if (file, line) == self.caller else user_line(file, line)
             whole = "\n".join(texts)
             if comment and comment != told and squeezed(comment) != squeezed(whole):
                 lines.append(f"# {comment}")
@@ -286,6 +314,39 @@ def fresh(c):
     return array(c) if c.size <= 4 and c.ndim == 1 and c.dtype != np.longdouble else None
 
 
+ARITHMETIC = {np.add, np.subtract, np.multiply, np.negative}
+
+
+def python_numbers(program):
+    """Find the scalars of which nothing is asked but sums, products and NumPy's functions: they may be Python's floats.
+
+    Where numbers are narrower than double there are none: a Python float beside them takes their dtype.
+    """
+    safe = {}
+    for e in reversed(program.equations):
+        if e.__class__ is Guard:
+            safe[e.symbol] = False
+            continue
+        for s in e.outputs:
+            if s.dtype not in PYTHON and np.dtype(s.dtype).kind in "fc" and np.dtype(s.dtype).char not in "dD":
+                return set()
+        plain = e.output.__class__ is Symbol and not e.params
+        if plain and e.fun in ARITHMETIC:
+            fine = safe.setdefault(e.output, True)
+        else:
+            fine = plain and isinstance(e.fun, np.ufunc) and e.fun.nin == 1 and e.fun is not np.invert
+        if not fine:
+            safe.update(dict.fromkeys(e.reads, False))
+    return {e.output for e in program.equations
+            if e.__class__ is Equation and e.fun in ARITHMETIC and e.output.__class__ is Symbol
+            and e.output.shape == () and safe.get(e.output, True)}  # fmt: skip
+
+
+def is_transpose(a, b):
+    """Tell whether a captured matrix is the transpose of another one."""
+    return a.ndim == b.ndim == 2 and a.shape == b.shape[::-1] and a.dtype == b.dtype and np.array_equal(a, b.T)
+
+
 def user_line(file, line):
     """Return the text of a line of the user's; file and line, if it can't be found."""
     if file is None:
@@ -302,8 +363,8 @@ def squeezed(text):
 
 
 def target_of(e):
-    """Return the name of the array that a statement such as ``y[0] = v`` of the user's writes to; None if it is none."""
-    if e is None or e.fun is not put or e.place is None:
+    """Return the name of the array that a statement such as ``y[0] = v`` of the user's writes to; None for others."""
+    if e.fun is not put or e.place is None:
         return None
     found = re.match(r"\s*([A-Za-z_]\w*)\s*\[.*\]\s*[-+*/@]?=[^=]", linecache.getline(e.place.file, e.place.line))
     return found.group(1) if found else None

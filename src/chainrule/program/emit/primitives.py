@@ -201,7 +201,7 @@ def index_text(index, write):
 @writes(np.transpose, np.matrix_transpose)
 def transpose(write, a, axes=None):
     """Write .T where it is the transpose."""
-    if is_array(a) and axes is None and len(a.shape) <= 2:
+    if is_array(a) and len(a.shape) <= 2 and (axes is None or tuple(axes) in ((1, 0), (-1, -2), (-1, 0), (1, -2))):
         return f"{owner(write(a))}.T"
     return None
 
@@ -305,6 +305,7 @@ def linspace(w, start, stop, num, endpoint, axis):
         "False )", "False)").replace("False ,", "False,")  # fmt: skip
 
 
+COMPLETE = ', "complete"'
 # fmt: off
 BY_NAME = {  # name of a primitive -> how it is written
     "real_part":        lambda w, x: f"{owner(w(x))}.real",
@@ -328,7 +329,7 @@ BY_NAME = {  # name of a primitive -> how it is written
     "median_of":        lambda w, x, axis=None, keepdims=False, leave_nan=False: call(
                             "np.nanmedian" if leave_nan else "np.median", w(x), **axis_of(axis, keepdims)),
     "cholesky":         lambda w, a: f"np.linalg.cholesky({w(a)})",
-    "qr":               lambda w, a, complete=False: call("np.linalg.qr", w(a), mode='"complete"' if complete else "None"),
+    "qr":               lambda w, a, complete=False: f"np.linalg.qr({w(a)}{COMPLETE if complete else ''})",
     "eigh":             lambda w, a, UPLO="L": f"np.linalg.eigh({w(a)}{'' if UPLO == 'L' else f', {literal(UPLO)}'})",
     "eig":              lambda w, a: f"np.linalg.eig({w(a)})",
     "svd":              lambda w, a, full=False: f"np.linalg.svd({w(a)}{'' if full else ', full_matrices=False'})",
