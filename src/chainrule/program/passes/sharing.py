@@ -38,6 +38,8 @@ _FRESH = {}  # function -> whether it always makes a new array
 
 def may_share(e: Equation) -> bool:
     """Tell whether a result of a call may share memory with an operand."""
+    if e.__class__ is not Equation:  # a loop: its results may be what it began with
+        return True
     fun = e.rule.fun
     known = _FRESH.get(fun)
     if known is None:
