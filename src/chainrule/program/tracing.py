@@ -50,7 +50,7 @@ class Recording:
         self.turns = []  # and the number of the pass
         self.origin = self.bars = None  # of the pass that is running
         self.passes = 0
-        self.loops = {}  # (number of a user's call, offset) -> marks.Marked
+        self.loops = []  # a marks.Marked for each run of a loop
         self.positions = []  # of all marks, growing
         self.codes = {}  # the user's code that ran
         self.crossed = {}  # (number of a pass, position of a mark) -> the cotangents at hand there

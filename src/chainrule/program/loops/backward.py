@@ -51,14 +51,20 @@ class Backward:
 
     # -- where operands come from ------------------------------------------------------------------------------
 
-    def cotangents(self, position, k):
-        """Return the cotangents at hand at a mark: place -> symbol."""
+    def cotangents(self, k):
+        """Return the cotangents at hand at mark k: place -> symbol."""
+        known = self.plan.shared
+        position = self.plan.cuts[k]
+        if position not in known:
+            known[position] = self.looked_up(position, k)
+        return known[position]
+
+    def looked_up(self, position, k):
+        """Find the cotangents at hand at a mark."""
         crossed = self.recording.crossed.get((self.plan.turn, position))
         if crossed is None:
             return {}
-        names = {}
-        for key, s in self.plan.marks[k].symbols.items():
-            names.setdefault(s, []).append(key)
+        names = self.plan.keys(k)
         found = {}
         for (primal, *way), bar in crossed.items():
             if primal.__class__ is not Symbol or self.plan.before(primal):
@@ -70,11 +76,11 @@ class Backward:
     def found(self, k, s):
         """Return the places that a symbol of backward round k may come from."""
         plan = self.plan
-        places = {p for p, v in self.before_round[k].items() if v is s}
+        places = set(self.places[k].get(s, ()))
         forward = plan.rounds[k]
         if s in forward.made:
             places.add(("kept", "made", *forward.made[s]))
-        places |= {("kept", "state", key) for key, v in plan.marks[k].symbols.items() if v is s}
+        places.update([("kept", "state", key) for key in plan.keys(k).get(s, ())])
         if plan.static and s in forward.outside and plan.before(s):
             places.add(("kept", "outside", forward.outside[s]))
         if self.elsewhere(s):
@@ -93,8 +99,9 @@ class Backward:
         plan = self.plan
         self.before_round, after = {}, {}
         for k in plan.rounds:
-            self.before_round[k] = self.cotangents(plan.cuts[k + 1], k + 1) if k < plan.n else {}
-            after[k] = self.cotangents(plan.cuts[k], k)
+            self.before_round[k] = self.cotangents(k + 1) if k < plan.n else {}
+            after[k] = self.cotangents(k)
+        self.places = {k: inverted(v) for k, v in self.before_round.items()}
         self.kept = {w: [] for w in range(len(plan.ways.groups))}
         bodies, states = {}, {}
         tables, blocks = [], [None] * len(plan.ways.groups)
@@ -268,6 +275,14 @@ class Backward:
         for k in self.tail:
             equations += self.outside(k)
         return [(self.start, self.stop, equations)]
+
+
+def inverted(symbols):
+    """Return symbol -> its places, of a dict place -> symbol."""
+    found = {}
+    for place, s in symbols.items():
+        found.setdefault(s, []).append(place)
+    return found
 
 
 class _Renamed(dict):

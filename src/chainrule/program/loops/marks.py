@@ -52,7 +52,12 @@ class Marked:
 @functools.lru_cache(1024)
 def targets(code):
     """Return, for a code object, where its backward jumps go to: offset -> whether that is the head of a ``for``."""
-    names = {i.offset: i.opname for i in dis.get_instructions(code)}
+    names, wide = {}, []
+    for i in dis.get_instructions(code):  # an EXTENDED_ARG belongs to the instruction after it
+        wide.append(i.offset)
+        if i.opname != "EXTENDED_ARG":
+            names.update(dict.fromkeys(wide, i.opname))
+            wide = []
     found = {}
     for i in dis.get_instructions(code):
         if "JUMP_BACKWARD" in i.opname and "NO_INTERRUPT" not in i.opname:
@@ -67,6 +72,7 @@ class listening:
         self.recording = recording
         self.frames = {}  # id of a running frame -> number of the call
         self.calls = 0
+        self.running = {}  # number of the call -> {where a loop jumps to: its marks}
 
     def __enter__(self):
         self.active = sys.gettrace() is None
@@ -98,13 +104,15 @@ class listening:
         if event == "line":
             where = frame.f_lasti
             if where in targets(frame.f_code):
-                key = self.frames[id(frame)], where
-                loops = self.recording.loops
-                if key not in loops:
-                    loops[key] = Marked(frame.f_code, where)
+                running = self.running.setdefault(self.frames[id(frame)], {})
+                for inner in [t for t in running if t > where]:  # begins anew in the next round
+                    del running[inner]
+                if where not in running:
+                    running[where] = Marked(frame.f_code, where)
+                    self.recording.loops.append(running[where])
                 symbols, plain = looked_at(frame.f_locals, self.recording)
                 position = len(self.recording.program.equations)
-                loops[key].marks.append(Mark(position, symbols, plain))
+                running[where].marks.append(Mark(position, symbols, plain))
                 self.recording.positions.append(position)
         return self.line
 

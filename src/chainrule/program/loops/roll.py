@@ -23,10 +23,10 @@ FIRST = 3  # how many rounds may stay outside before it
 
 def roll(program: Program, recording) -> Program:
     """Return the program with the loops of its recording rolled, as far as they are regular."""
-    runs = [run for run in recording.loops.values() if len(run.marks) >= ROUNDS]
+    runs = [run for run in recording.loops if len(run.marks) >= ROUNDS]
     if not runs:
         return program
-    parts = {}
+    parts, where = {}, made_at(program)
 
     def part(i):
         if i not in parts:
@@ -37,9 +37,10 @@ def roll(program: Program, recording) -> Program:
     for run in sorted(runs, key=lambda r: r.marks[0].position - r.marks[-1].position):
         if any(p.overlaps(run.marks[0].position, run.marks[-1].position) for p in plans):
             continue
+        shared = {}
         for skip in range(FIRST):  # the first rounds may differ
             try:
-                plans.append(Plan(program, recording, run, part, skip))
+                plans.append(Plan(program, recording, run, part, skip, shared, where))
                 break
             except Irregular:
                 continue
@@ -54,6 +55,14 @@ def roll(program: Program, recording) -> Program:
         at = stop
     equations += program.equations[at:]
     return program.like(equations)
+
+
+def made_at(program):
+    """Return, for each symbol, the number of the equation that makes it; -1 for inputs and captured arrays."""
+    where = dict.fromkeys((*program.inputs, *program.constants), -1)
+    for i, e in enumerate(program.equations):
+        where.update(dict.fromkeys(e.outputs, i))
+    return where
 
 
 class Ways:
@@ -260,7 +269,9 @@ def changes_nothing(codes):
 class Plan:
     """How one loop of a recording is rolled: `changes` are (start, stop, equations that come in place of those)."""
 
-    def __init__(self, program, recording, run, part, skip=0):
+    def __init__(self, program, recording, run, part, skip, shared, where):
+        self.where = where
+        self.shared = shared  # what was found out about the cotangents at each mark
         self.program, self.recording, self.run = program, recording, run
         self.part = part
         self.marks = run.marks[skip:]
@@ -269,10 +280,6 @@ class Plan:
         self.cuts = [m.position for m in self.marks]
         self.n = len(self.cuts) - 1
         self.begin = self.cuts[0]
-        self.where = {s: -1 for s in (*program.inputs, *program.constants)}
-        for i, e in enumerate(program.equations):
-            for s in e.outputs:
-                self.where[s] = i
         self.rounds = {k: self.segment(self.cuts[k], self.cuts[k + 1]) for k in range(self.n)}
         if not all(s.equations for s in self.rounds.values()):
             raise Irregular("rounds without equations")
@@ -332,13 +339,22 @@ class Plan:
             raise Irregular("several backward passes")
         return next(iter(turns), None)
 
+    def keys(self, k):
+        """Return the local variables that stand for each symbol at mark k."""
+        mark = self.marks[k]
+        if mark not in self.shared:
+            self.shared[mark] = found = {}
+            for key, s in mark.symbols.items():
+                found.setdefault(s, []).append(key)
+        return self.shared[mark]
+
     def before(self, s):
         """Tell whether a symbol was made before the loop."""
         return self.where[s] < self.begin
 
     def found(self, k, s):
         """Return the places that a symbol of round k may come from."""
-        places = {("state", key) for key, v in self.marks[k].symbols.items() if v is s}
+        places = {("state", key) for key in self.keys(k).get(s, ())}
         if self.before(s):
             places.add(("same", s))
         return places
