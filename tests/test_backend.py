@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule.program.backend import build
+from chainrule.program.backend import blocks, build
 from chainrule.program.ir import GuardFailed, interpret
 from chainrule.program.passes import optimise
 from chainrule.program.record import record
@@ -247,3 +247,38 @@ def test_loops_of_a_program():
                         build(program)([x])
                 else:
                     same(program, [x], 1e-11, times=2)
+
+
+def test_expanded_calls_in_and_around_a_loop():
+    def f(x):
+        y = np.logaddexp(0.0, x)
+        z = x
+        for _ in range(20):
+            z = z + 0.1 * np.logaddexp(z, x)
+        return np.sum(y * z) + np.sum(np.logaddexp(0.0, -x))
+
+    for x in (np.float64(0.3), np.array([0.5, -40.0, 800.0])):
+        for g in (f, cr.value_and_grad(f)):
+            same(trace(g, [x], {}, [True])[0], [x])
+
+
+@pytest.mark.parametrize("n", [1, 7, 8, 9, 20])
+def test_blocks(monkeypatch, n):
+    for name, value in (("LARGE", 4), ("BLOCK", 4), ("SEVERAL", 2)):
+        monkeypatch.setattr(blocks, name, value)
+    w = np.linspace(-1, 1, n)
+
+    def f(x, a):
+        y = np.where(x > 0.2, np.sin(x) * a, x**2) + w
+        s = np.mean(y) + np.sum(y * x)
+        z = y[1:] * x[:-1] * s + np.sum(np.exp(y))
+        return np.sum(z * z) + np.sum(np.logaddexp(0.0, y) / (1 + y * y)), np.tanh(y) * s
+
+    x = np.linspace(-1, 2, n)
+    g = cr.value_and_grad(lambda x, a: f(x, a)[0], argnums=(0, 1))
+    for h in (f, g):
+        run = same_for(h, x, np.float64(1.3))
+        same_for(h, np.repeat(x, 2)[::2], np.float64(1.3))
+        assert ("for i in range" in run.source) == (n > 4)
+    same_for(lambda x: (np.exp(np.sin(x) * 2), np.sum(np.exp(x) * 2 + 1)), np.outer(x, x))
+    same_for(lambda x: (np.exp(np.sin(x) * 2), np.sum(np.exp(x) * 2 + 1)), np.outer(x, w).T)

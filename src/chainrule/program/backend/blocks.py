@@ -18,7 +18,7 @@ from chainrule.program.emit.text import literal
 from chainrule.program.ir import Symbol
 
 BLOCK = 4096
-LARGE = 8192  # arrays of more entries are run in blocks
+LARGE = 32768  # arrays of more entries are run in blocks: others fit in the cache, several at a time
 SEVERAL = 3  # calls that are worth a loop
 WAITING = 64  # equations that may wait for a cluster before it is closed
 
@@ -34,11 +34,11 @@ class Cluster:
     place: object = None
 
 
-def arranged(program) -> list:
+def arranged(program, equations) -> list:
     """Return the equations of a program, with clusters among them."""
-    if not any(shape_of(e) for e in program.equations):
-        return program.equations
-    work, done = deque(program.equations), []
+    if not any(shape_of(e) for e in equations):
+        return equations
+    work, done = deque(equations), []
     while work:
         shape = shape_of(work[0])
         if shape is None:

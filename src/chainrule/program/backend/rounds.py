@@ -9,13 +9,13 @@ from chainrule.program.ir import PYTHON, Guard, Symbol, symbols_in
 from chainrule.program.loops.ir import Exit, Fork, Loop, Pop, blocks_of
 
 
-def inner_equations(equations):
-    """Find all equations, those inside of loops too."""
+def inner_equations(equations, body):
+    """Find all equations, those inside of loops too; ``body(block)`` returns those of a block."""
     for e in equations:
         if e.__class__ is Loop:
             for block in e.blocks:
                 for b in blocks_of(block):
-                    yield from inner_equations(b.equations)
+                    yield from inner_equations(body(b), body)
         elif e.__class__ is not Pop:
             yield e
 
@@ -154,7 +154,7 @@ class Rounds:
     def block(self, e, block, stack) -> None:
         """Write a block and what follows it."""
         lines = self.writer.lines
-        self.equations(block.equations)
+        self.equations(self.writer.body(block))
         end = block.end
         if end.__class__ is Fork:
             guard = end.guard

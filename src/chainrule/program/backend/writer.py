@@ -13,6 +13,7 @@ import numpy as np
 
 from chainrule.program.backend import arrays, blocks, numbers
 from chainrule.program.backend.arrays import Words, kind_of
+from chainrule.program.backend.expand import expanded
 from chainrule.program.backend.numbers import FLOAT, is_float, is_truth
 from chainrule.program.backend.rounds import Rounds, inner_equations
 from chainrule.program.backend.storage import FOREVER, Lives
@@ -31,7 +32,10 @@ class Writer:
         self.space = {"np": np, "f64": np.float64, "bool_": np.bool_, "GuardFailed": GuardFailed}
         self.space |= numbers.SPACE | arrays.SPACE
         self.words = Words(self.operand, self.bind)
-        self.equations = blocks.arranged(program)
+        self.new_symbols = itertools.count(1)
+        self.expanded = expanded(program.equations, self.new_symbols)
+        self.bodies = {}  # block of a loop -> its equations, expanded
+        self.equations = blocks.arranged(program, self.expanded)
         self.kinds = ["cluster" if e.__class__ is blocks.Cluster else kind_of(e) for e in self.equations]
         self.lives = Lives(program, self.equations, self.kinds)
         self.lines, self.setup = [], []  # of `run`, of `buffers`
@@ -44,8 +48,6 @@ class Writer:
         self.slots = {}  # root -> name of its memory
         self.views = {}  # expression of a view -> its name
         self.holders = {}  # number -> its array without axes
-        self.moved = {}  # equation -> the put or scatter into whose memory it writes
-        self.done = set()  # puts and scatters whose value stands there already
         self.inplace = set()  # puts that write into their operand
         self.plain = False  # whether all that is written is made anew: inside of loops
         self.rounds = Rounds(self)
@@ -71,10 +73,16 @@ class Writer:
         self.space[name] = value
         return name
 
+    def body(self, block) -> list:
+        """Return the equations of a block of a loop."""
+        if block not in self.bodies:
+            self.bodies[block] = expanded(block.equations, self.new_symbols)
+        return self.bodies[block]
+
     def plan_numbers(self):
         """Find the numbers that are carried as Python's: what equations on numbers make and read."""
         self.wanted, self.held = set(), set()
-        for e in inner_equations(self.program.equations):
+        for e in inner_equations(self.expanded, self.body):
             kind = kind_of(e)
             if kind == "number":
                 self.wanted.update([x for x in (*e.inputs, e.output) if x.__class__ is Symbol])
@@ -297,8 +305,6 @@ class Writer:
             target += ","
         try:
             lines = statements(e, self.general, target)
-            for line in lines:
-                compile(line, "", "exec")
         except NotImplementedError:
             rule, params = self.constant(e.rule), e.params
             if any(True for _ in symbols_in(params)):
@@ -330,11 +336,6 @@ class Writer:
     def write_out(self, i, e, release=None):
         """Write a call that is given the memory for its result."""
         s = e.output
-        if i in self.moved:
-            target = self.destination(i, self.moved[i])
-            self.lines.append(self.words.out(e, target))
-            self.names[s] = target
-            return None
         freed = release(i) if release else []
         if self.fresh(s):
             if self.words.needs_memory(e):
@@ -373,8 +374,6 @@ class Writer:
 
     def write_scatter(self, i, e):
         """Write zeros, and a value into them."""
-        if i in self.done:
-            return
         self.make_zeros(e.output)
         v = e.inputs[0]
         self.lines.append(f"{self.names[e.output]}[{self.place_of(e)}] = {self.operand(None, v)}")
@@ -384,8 +383,6 @@ class Writer:
         x, v, s = e.inputs[0], e.inputs[1], e.output
         if i in self.inplace:
             self.names[s] = self.names[x]
-            if i in self.done:
-                return
         elif self.fresh(s):
             self.lines.append(f"{s.name} = {self.names[x]}.copy()")
             self.names[s] = s.name
