@@ -238,6 +238,24 @@ def test_another_branch_is_refused():
         below.function(1.0)
 
 
+def test_values_that_python_asked_for_are_tested():
+    f = lambda x: np.sum(x[np.flatnonzero(x > 0)] ** 2)
+    source = cr.flat(cr.grad(f))(np.array([1.0, -2.0, 3.0]))
+    np.testing.assert_array_equal(source.function(np.array([2.0, -1.0, 5.0])), [4.0, 0.0, 10.0])
+    with pytest.raises(ValueError, match="this was written for"):
+        source.function(np.array([2.0, 1.0, 5.0]))
+
+
+def test_results_share_no_memory():
+    c, x = np.array([1.0, 2.5]), np.array([3.0, 4.0])
+    call = cr.flat(lambda x: (c, x, x[:1], x * c))(x).function
+    for y in call(x):
+        y[:] = 0.0
+    np.testing.assert_array_equal(x, [3.0, 4.0])
+    np.testing.assert_array_equal(call(x)[0], [1.0, 2.5])
+    np.testing.assert_array_equal(call(x)[3], [3.0, 10.0])
+
+
 def test_other_shapes_and_arguments_are_refused():
     source = cr.flat(lambda x, n: np.sum(x) ** n)(np.ones(3), 2)
     assert source.function(np.ones(3), 2) == 9.0

@@ -58,7 +58,7 @@ class Source:
     def __init__(self, source: str, name: str, program: Program, arguments: tuple, arrays: dict):
         self.source, self.name, self.arrays = source, name, arrays
         self._program, self._arguments = program, arguments
-        self._function = None
+        self._function: Callable | None = None
 
     def save(self, path: Any) -> None:
         """Write the source to a file."""
@@ -68,7 +68,7 @@ class Source:
     def function(self) -> Callable:
         """The function, compiled from the source: it takes and returns what the function written does."""
         if self._function is None:
-            scope = {}
+            scope: dict[str, Any] = {}
             exec(compile(self.source, f"<flat {self.name}>", "exec"), scope)
             self._function = called_as(scope[self.name], self._program, self._arguments, self.arrays)
         return self._function
@@ -123,7 +123,7 @@ def flat(f: Callable) -> Callable:
         caller = frame.f_code.co_filename, frame.f_lineno
         recording = run_recorded(f, args, kwargs, kind=Noting, through=True)
         program = dead(optimise(recording.program))
-        taken = set()
+        taken: set[str] = set()
         while True:
             try:
                 source, names, arrays = module_of(program, recording.cotangents, f, args, kwargs, taken, caller)
@@ -172,7 +172,7 @@ def module_of(
 
 def about(program, inputs):
     """Return the first line of the function's docstring: what its arguments are."""
-    kinds = [f"{n} {kind_text(s)}" for n, s in zip(inputs, program.inputs, strict=True)]
+    kinds = [f"{n} {s.kind}" for n, s in zip(inputs, program.inputs, strict=True)]
     text = f"Written for {', '.join(kinds)}." if kinds else "Written for no arguments."
     lines, line = [], ""
     for word in text.split(" "):
@@ -182,11 +182,6 @@ def about(program, inputs):
         else:
             line = f"{line} {word}" if line else word
     return "\n    ".join([*lines, line]) + ("\n    " if lines else "")
-
-
-def kind_text(s):
-    """Return a symbol's dtype and shape as text."""
-    return s.kind
 
 
 def shape_test(program, inputs):
@@ -206,7 +201,9 @@ def returned_text(program, listing):
 
     def text(y):
         if y.__class__ is Symbol:
-            return Text(listing.name(y))
+            name = listing.name(y)
+            lasting = y in program.inputs or (y in program.constants and y not in listing.pending)
+            return Text(f"{name}.copy()" if y.shape and lasting else name)
         return Text(array(y) if isinstance(y, np.ndarray) and y.shape else literal(y[()] if hasattr(y, "shape") else y))
 
     outputs = program.outputs
@@ -298,18 +295,28 @@ def called_as(function, program, arguments, arrays):
         given, form = tree.flatten([args, kwargs])
         if form != structure:
             raise ValueError(f"{program.name} was written for other arguments: their number or containers differ")
-        points = []
+        points: list[Any] = []
         for x, seen in zip(given, leaves, strict=True):
             if inexact(seen):
-                points.append(like(x, program.inputs[len(points)]))
+                symbol = program.inputs[len(points)]
+                if np.shape(x) != symbol.shape:
+                    raise ValueError("this was written for arrays of other shapes")
+                points.append(like(x, symbol))
             elif x is not seen and not np.array_equal(x, seen):
                 raise ValueError(f"{program.name} was written for {seen!r}, a constant in it, not for {x!r}")
         outputs, _ = tree.flatten(function(*points, **arrays))
-        return tree.unflatten(program.structure, outputs)
+        return tree.unflatten(program.structure, [unshared(y, points) for y in outputs])
 
     call.__name__ = call.__qualname__ = program.name
     call.__doc__ = function.__doc__
     return call
+
+
+def unshared(y, points):
+    """Return a result that shares no memory with the arguments."""
+    if isinstance(y, np.ndarray) and any(isinstance(x, np.ndarray) and np.may_share_memory(x, y) for x in points):
+        return y.copy()
+    return y
 
 
 def like(x, symbol):

@@ -72,14 +72,14 @@ class Listing:
     def __init__(self, program: Program, names: Names, cotangents: dict, is_backward, caller: tuple = ()):
         self.caller = caller
         self.program, self.names, self.cotangents, self.is_backward = program, names, cotangents, is_backward
-        self.pending = {}  # symbol -> the expression that stands for it until it is used
-        self.made = {}  # symbol -> its equation
-        self.addends = {}  # symbol of a sum -> its second operand, as source
-        self.rows = []  # (place of the user's line, whether backward, statement)
+        self.pending: dict[Symbol, str] = {}  # symbol -> the expression that stands for it until it is used
+        self.made: dict[Symbol, Equation] = {}  # symbol -> its equation
+        self.addends: dict[Symbol, str] = {}  # symbol of a sum -> its second operand, as source
+        self.rows: list[tuple] = []  # (place of the user's line, whether backward, statement)
         self.last = lifetimes(program)
         self.group = aliases(program)
-        self.own = set()  # symbols whose array was made here, by a write
-        self.uses = {}
+        self.own: set[Symbol] = set()  # symbols whose array was made here, by a write
+        self.uses: dict[Symbol, int] = {}
         for e in program.equations:
             for s in e.reads:
                 self.uses[s] = self.uses.get(s, 0) + 1
@@ -89,7 +89,7 @@ class Listing:
                       if e.__class__ is Equation and e.fun is put and e.inputs[0].__class__ is Symbol}  # fmt: skip
         self.results = set(symbols_in(list(program.outputs)))
         self.both = any(is_backward(e) for e in program.equations)
-        self.arrays = {}  # symbol of a captured array -> its name in the module
+        self.arrays: dict[Symbol, str] = {}  # symbol of a captured array -> its name in the module
         self.name_arrays(program.constants)
         self.python = python_numbers(program)
         for k, e in enumerate(program.equations):
@@ -282,7 +282,7 @@ class Listing:
     def text(self) -> list:
         """Return the lines, with the user's as comments."""
         lines, told, backward = [], None, False
-        runs = []
+        runs: list[tuple] = []
         for place, back, text in self.rows:
             key = (place.file, place.line, back) if place is not None else (None, None, back)
             if runs and runs[-1][0] == key:

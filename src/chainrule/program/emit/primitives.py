@@ -7,6 +7,7 @@ zeros or a copy, and a write into it.
 
 import math
 import sys
+from typing import Any
 
 import numpy as np
 
@@ -16,8 +17,8 @@ from chainrule.program.emit.helpers import registered
 from chainrule.program.emit.text import ATOM, SUM, arguments, binding, literal, owner, subscript, within
 from chainrule.program.ir import PYTHON, Symbol
 
-EXPRESSIONS = {}  # function -> how(write, *inputs, **params): an expression
-LINES = {}  # function -> how(write, target, *inputs, **params): statements that make `target`
+EXPRESSIONS: dict[Any, Any] = {}  # function -> how(write, *inputs, **params): an expression
+LINES: dict[Any, Any] = {}  # function -> how(write, target, *inputs, **params): statements that make `target`
 
 
 def writes(*funs, table=EXPRESSIONS):
