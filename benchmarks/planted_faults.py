@@ -4,8 +4,8 @@
     python benchmarks/planted_faults.py --fault NAME       one, in this process; prints the first failing program
     python benchmarks/planted_faults.py --programs 500     how many programs each may take
 
-Each fault is a context manager that replaces one thing while it is open. The process is fresh since rules are built into
-closures at their first use.
+Each fault is a context manager that replaces one thing while it is open. Its process is fresh, since rules are built
+into closures at their first use.
 """
 
 import argparse
@@ -240,7 +240,11 @@ def overwritten_entries_keep_their_cotangent():
 
     def wrong(ybar, saved):
         total, vbar = right(ybar, saved)
-        if vbar is not None and isinstance(total.value, np.ndarray) and np.shape(vbar) == np.shape(total.value[saved[3]]):
+        if (
+            vbar is not None
+            and isinstance(total.value, np.ndarray)
+            and np.shape(vbar) == np.shape(total.value[saved[3]])
+        ):
             total.value[saved[3]] = vbar
         return total, vbar
 
@@ -307,8 +311,7 @@ def common_calls_without_their_parameters():
     right = common.key_of_call
 
     def wrong(e):
-        fun, plain, *xs, params = right(e)
-        return fun, plain, *xs, ()
+        return *right(e)[:-1], ()
 
     with replaced(common, "key_of_call", wrong):
         yield
@@ -381,11 +384,24 @@ def main():
     for name in FAULTS:
         start = time.perf_counter()
         done = subprocess.run(
-            [sys.executable, __file__, "--fault", name, "--programs", str(options.programs), "--seed", str(options.seed)],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            [
+                sys.executable,
+                __file__,
+                "--fault",
+                name,
+                "--programs",
+                str(options.programs),
+                "--seed",
+                str(options.seed),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         lines = done.stdout.strip().splitlines()
-        modes = sorted({line[2:].split(" at point")[0] for line in lines if line.startswith("# ") and " at point" in line})
+        modes = sorted(
+            {line[2:].split(" at point")[0] for line in lines if line.startswith("# ") and " at point" in line}
+        )
         found += done.returncode == 0
         verdict = lines[-1] if lines else done.stderr.strip().splitlines()[-1]
         print(f"{name:48} {verdict:24} {time.perf_counter() - start:5.0f} s  {', '.join(modes)}", flush=True)

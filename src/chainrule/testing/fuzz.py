@@ -46,7 +46,8 @@ class Report:
         return self.features[feature] / max(self.programs, 1)
 
     def __str__(self) -> str:
-        lines = [f"{self.programs} programs, {len(self.failures)} with differences, {self.programs / max(self.seconds, 1e-9):.1f} a second"]  # fmt: skip
+        speed = self.programs / max(self.seconds, 1e-9)
+        lines = [f"{self.programs} programs, {len(self.failures)} with differences, {speed:.1f} a second"]
         lines += [f"  {self.share(f):5.0%} have {f}" for f in FEATURES]
         lines += [f"  {n:5} comparisons left out: {why}" for why, n in self.skipped.most_common()]
         return "\n".join(lines)
@@ -197,7 +198,11 @@ class progress:
         except ImportError:
             self.bar = None
             return
-        columns = [*Progress.get_default_columns()[:3], TextColumn("{task.completed}/{task.total}"), TimeRemainingColumn()]
+        columns = [
+            *Progress.get_default_columns()[:3],
+            TextColumn("{task.completed}/{task.total}"),
+            TimeRemainingColumn(),
+        ]
         self.bar = Progress(*columns, disable=not sys.stdout.isatty())
         self.task = self.bar.add_task("programs", total=total)
 

@@ -8,28 +8,98 @@ from chainrule.testing.fuzz_writing import Writer, catalogue, is_float, moderate
 from chainrule.testing.samples import DEFAULT_DOMAIN, Operand
 
 OPERATORS = ["+", "+", "-", "*", "*", "/"]
-METHODS = [
-    "{v}.T", "{v}.ravel()", "{v}.reshape(-1)", "{v}[None]", "{v}[..., None]", "{v}[::-1]", "{v}.copy()", "-{v}",
-    "{v} ** 2", "{v} * {v}", "np.swapaxes({v}, 0, -1)", "np.flip({v})", "np.roll({v}, 1, axis=0)", "{v}.reshape({v}.shape[::-1])",
-    "np.sum({v})", "{v}.sum(axis=0)", "np.sum({v}, axis=-1, keepdims=True)", "np.mean({v}, axis=0)", "{v}.mean()",
-    "np.max({v}, axis=-1)", "{v}.min()", "np.prod({v}, axis=0)", "np.std({v})", "np.var({v}, axis=0)", "np.linalg.norm({v})",
-    "np.cumsum({v}, axis=0)", "np.cumsum({v}, axis=-1)", "np.cumprod({v}, axis=-1)", "np.sort({v}, axis=-1)", "np.diff({v}, axis=-1)",
-    "{v}[0]", "{v}[-1]", "{v}[1:]", "{v}[..., :2]", "{v}[..., 0]", "{v}[[0, -1]]", "{v}[[0, 0, -1]]", "{v}[np.array([0, 1, 0])]",
-    "{v}[{v} > {c}]", "{v}[np.argsort({v}.sum(axis=tuple(range(1, {v}.ndim))))]", "{v}[np.argmax(np.sum({v}.reshape(len({v}), -1), axis=1))]",
-    "np.where({v} > {c}, {v}, {c} * {v})", "np.where({v} > 0, np.sqrt(np.abs({v})), 0.0)", "np.maximum({v}, {c})", "np.minimum({v}, -{c})",
-    "np.clip({v}, -{c}, {c})", "np.abs({v})", "np.tril({v} * np.ones((3, 3)))", "np.concatenate([{v}, {c} * {v}], axis=0)",
-    "np.stack([{v}, np.sin({v})], axis=-1)", "np.outer({v}, {v})[:2]", "np.tanh({v})", "np.square({v})", "np.max({v})", "np.exp(-{v} ** 2)", "np.sin({v})",
-    "{v} - {v}.mean(axis=-1, keepdims=True)", "np.log1p(np.exp({v}))", "np.repeat({v}, 2, axis=0)", "np.pad({v}, 1)",
-    "np.arange(3) * np.sum({v})", "np.atleast_2d({v}) @ np.atleast_2d({v}).T", "np.einsum('...i,...i->...', {v}, {v})",
-    "np.array([np.sum({v}), {c}], like={v})", "cr.relu({v})", "cr.sigmoid({v})",
-]  # fmt: skip
-MATRICES = [
-    "np.linalg.solve(np.eye(3) * 4 + {m}, {b})", "np.linalg.inv(np.eye(3) * 4 + {m})", "np.linalg.det(np.eye(3) * 2 + {m})",
-    "{m} @ {b}", "{m} @ {m}", "{m}.T @ {b}", "{b} @ {m}", "np.dot({m}, {m}.T)", "np.einsum('ij,j->i', {m}, {b})", "np.einsum('ij,jk->ki', {m}, {m})",
-    "np.linalg.cholesky({m} @ {m}.T + 3 * np.eye(3))", "np.trace({m})", "np.diag({m})", "np.tensordot({m}, {m}, axes=([1], [1]))",
-    "np.linalg.eigvalsh({m} + {m}.T + np.diag([0.0, 9.0, 20.0]))", "np.diagonal({m}) * {b}", "np.linalg.slogdet(np.eye(3) * 4 + {m})[1]",
-    "np.matmul({m}, {b}[:, None])", "np.kron({b}, {b})", "np.inner({m}, {b})", "np.vecdot({m}, {b})", "np.cross({m}, {b})",
-]  # fmt: skip
+METHODS = """
+{v}.T
+{v}.ravel()
+{v}.reshape(-1)
+{v}[None]
+{v}[..., None]
+{v}[::-1]
+{v}.copy()
+-{v}
+{v} ** 2
+{v} * {v}
+np.swapaxes({v}, 0, -1)
+np.flip({v})
+np.roll({v}, 1, axis=0)
+{v}.reshape({v}.shape[::-1])
+np.sum({v})
+{v}.sum(axis=0)
+np.sum({v}, axis=-1, keepdims=True)
+np.mean({v}, axis=0)
+{v}.mean()
+np.max({v}, axis=-1)
+{v}.min()
+np.prod({v}, axis=0)
+np.std({v})
+np.var({v}, axis=0)
+np.linalg.norm({v})
+np.cumsum({v}, axis=0)
+np.cumsum({v}, axis=-1)
+np.cumprod({v}, axis=-1)
+np.sort({v}, axis=-1)
+np.diff({v}, axis=-1)
+{v}[0]
+{v}[-1]
+{v}[1:]
+{v}[..., :2]
+{v}[..., 0]
+{v}[[0, -1]]
+{v}[[0, 0, -1]]
+{v}[np.array([0, 1, 0])]
+{v}[{v} > {c}]
+{v}[np.argsort({v}.sum(axis=tuple(range(1, {v}.ndim))))]
+{v}[np.argmax(np.sum({v}.reshape(len({v}), -1), axis=1))]
+np.where({v} > {c}, {v}, {c} * {v})
+np.where({v} > 0, np.sqrt(np.abs({v})), 0.0)
+np.maximum({v}, {c})
+np.minimum({v}, -{c})
+np.clip({v}, -{c}, {c})
+np.abs({v})
+np.tril({v} * np.ones((3, 3)))
+np.concatenate([{v}, {c} * {v}], axis=0)
+np.stack([{v}, np.sin({v})], axis=-1)
+np.outer({v}, {v})[:2]
+np.tanh({v})
+np.square({v})
+np.max({v})
+np.exp(-{v} ** 2)
+np.sin({v})
+{v} - {v}.mean(axis=-1, keepdims=True)
+np.log1p(np.exp({v}))
+np.repeat({v}, 2, axis=0)
+np.pad({v}, 1)
+np.arange(3) * np.sum({v})
+np.atleast_2d({v}) @ np.atleast_2d({v}).T
+np.einsum('...i,...i->...', {v}, {v})
+np.array([np.sum({v}), {c}], like={v})
+cr.relu({v})
+cr.sigmoid({v})
+""".strip().split("\n")
+MATRICES = """
+np.linalg.solve(np.eye(3) * 4 + {m}, {b})
+np.linalg.inv(np.eye(3) * 4 + {m})
+np.linalg.det(np.eye(3) * 2 + {m})
+{m} @ {b}
+{m} @ {m}
+{m}.T @ {b}
+{b} @ {m}
+np.dot({m}, {m}.T)
+np.einsum('ij,j->i', {m}, {b})
+np.einsum('ij,jk->ki', {m}, {m})
+np.linalg.cholesky({m} @ {m}.T + 3 * np.eye(3))
+np.trace({m})
+np.diag({m})
+np.tensordot({m}, {m}, axes=([1], [1]))
+np.linalg.eigvalsh({m} + {m}.T + np.diag([0.0, 9.0, 20.0]))
+np.diagonal({m}) * {b}
+np.linalg.slogdet(np.eye(3) * 4 + {m})[1]
+np.matmul({m}, {b}[:, None])
+np.kron({b}, {b})
+np.inner({m}, {b})
+np.vecdot({m}, {b})
+np.cross({m}, {b})
+""".strip().split("\n")
 
 
 class Expressions(Writer):

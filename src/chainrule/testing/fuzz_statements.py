@@ -10,19 +10,53 @@ from chainrule.errors import ConversionError, OutArgumentError
 from chainrule.testing.fuzz_expressions import Expressions, broadcast
 from chainrule.testing.fuzz_writing import Written, is_float
 
-VIEWS = [
-    "{b}[0]", "{b}[1:]", "{b}[:-1]", "{b}[::-1]", "{b}[..., 0]", "{b}[..., 1:]", "{b}.T", "{b}.reshape(-1)", "{b}[None]", "{b}[:, :2]",
-    "np.swapaxes({b}, 0, -1)", "{b}.T[0]", "np.ravel({b})[1:]", "{b}[::-1][1:]", "{b}[...]", "{b}[::2]",
-]  # fmt: skip
-PLACES = ["[0]", "[-1]", "[1:]", "[:2]", "[...]", "[::-1]", "[..., 0]", "[[0, -1]]", "[[0, 0]]", "[{v} > {c}]", "[np.argmax({v}.sum())]"]
-NESTED = [
-    "cr.grad(lambda t: np.sum({e}))({o})", "cr.grad(lambda t: np.sum(np.sin({e}) ** 2))({o})",
-    "cr.jvp(lambda t: {e}, ({o},), (np.cos({o}),))[1]", "cr.vjp(lambda t: np.sin({e}), {o})[1](np.cos({e_at}))",
-    "cr.value_and_grad(lambda t: np.sum({e}))({o})[1]", "cr.hvp(lambda t: np.sum(np.sin({e})), {o}, np.cos({o}))",
-    "cr.jacobian(lambda t: np.sin({e}))({o}).sum(axis=0)", "cr.vmap(lambda t: np.sin({e}))({rows})", "cr.vmap(cr.grad(lambda t: np.sum({e})))({rows})",
-    "cr.checkpoint(lambda t: {closed})({o})", "cr.linearize(lambda t: {e}, {o})[1](np.sin({o}))", "cr.grad(cr.checkpoint(lambda t: np.sum({closed})))({o})",
-    "cr.elementwise_grad(lambda t: np.sin(t) * {c})({o})", "cr.hessian(lambda t: np.sum(np.sin({e})))({o}[:2]).sum(axis=0)",
-]  # fmt: skip
+VIEWS = """
+{b}[0]
+{b}[1:]
+{b}[:-1]
+{b}[::-1]
+{b}[..., 0]
+{b}[..., 1:]
+{b}.T
+{b}.reshape(-1)
+{b}[None]
+{b}[:, :2]
+np.swapaxes({b}, 0, -1)
+{b}.T[0]
+np.ravel({b})[1:]
+{b}[::-1][1:]
+{b}[...]
+{b}[::2]
+""".strip().split("\n")
+PLACES = [
+    "[0]",
+    "[-1]",
+    "[1:]",
+    "[:2]",
+    "[...]",
+    "[::-1]",
+    "[..., 0]",
+    "[[0, -1]]",
+    "[[0, 0]]",
+    "[{v} > {c}]",
+    "[np.argmax({v}.sum())]",
+]
+NESTED = """
+cr.grad(lambda t: np.sum({e}))({o})
+cr.grad(lambda t: np.sum(np.sin({e}) ** 2))({o})
+cr.jvp(lambda t: {e}, ({o},), (np.cos({o}),))[1]
+cr.vjp(lambda t: np.sin({e}), {o})[1](np.cos({e_at}))
+cr.value_and_grad(lambda t: np.sum({e}))({o})[1]
+cr.hvp(lambda t: np.sum(np.sin({e})), {o}, np.cos({o}))
+cr.jacobian(lambda t: np.sin({e}))({o}).sum(axis=0)
+cr.vmap(lambda t: np.sin({e}))({rows})
+cr.vmap(cr.grad(lambda t: np.sum({e})))({rows})
+cr.checkpoint(lambda t: {closed})({o})
+cr.linearize(lambda t: {e}, {o})[1](np.sin({o}))
+cr.grad(cr.checkpoint(lambda t: np.sum({closed})))({o})
+cr.elementwise_grad(lambda t: np.sin(t) * {c})({o})
+cr.hessian(lambda t: np.sum(np.sin({e})))({o}[:2]).sum(axis=0)
+""".strip().split("\n")
 
 
 class Statements(Expressions):
@@ -50,15 +84,35 @@ class Statements(Expressions):
         """Append an operation of two arrays whose shapes differ and broadcast."""
         name = self.wide()
         shape = np.shape(self.scope[name])
-        other = self.name(lambda v: np.ndim(v) and np.size(v) and np.shape(v) != shape and broadcast(np.shape(v), shape))
+        other = self.name(
+            lambda v: np.ndim(v) and np.size(v) and np.shape(v) != shape and broadcast(np.shape(v), shape)
+        )
         if other is None:
             n = shape[-1]
-            other = self.pick([f"{name}[..., :1]", f"np.sum({name}, axis=-1, keepdims=True)", f"np.resize({name}, ({n},))", f"{name}[:1]"])
+            other = self.pick(
+                [
+                    f"{name}[..., :1]",
+                    f"np.sum({name}, axis=-1, keepdims=True)",
+                    f"np.resize({name}, ({n},))",
+                    f"{name}[:1]",
+                ]
+            )
             if np.shape(self.value(other)) == shape:
                 other = f"{name}[None, ..., :1]" if n > 1 else f"np.resize({name}, (4, {n}))"
         pair = [name, other] if self.chance(0.5) else [other, name]
-        fun = self.pick(["{0} * {1}", "{0} + {1}", "{0} - {1}", "np.arctan2({0}, 2 + {1} ** 2)", "np.maximum({0}, {1})", "{0} / (1 + {1} ** 2)",
-                         "np.where({0} > {1}, {0}, {1} * {0})", "np.hypot({0}, 1 + np.abs({1}))", "np.logaddexp({0}, {1})"])  # fmt: skip
+        fun = self.pick(
+            [
+                "{0} * {1}",
+                "{0} + {1}",
+                "{0} - {1}",
+                "np.arctan2({0}, 2 + {1} ** 2)",
+                "np.maximum({0}, {1})",
+                "{0} / (1 + {1} ** 2)",
+                "np.where({0} > {1}, {0}, {1} * {0})",
+                "np.hypot({0}, 1 + np.abs({1}))",
+                "np.logaddexp({0}, {1})",
+            ]
+        )
         text = self.scaled(fun.format(*pair))
         return text is not None and self.add([f"{self.fresh()} = {text}"], "broadcasting")
 
@@ -76,7 +130,15 @@ class Statements(Expressions):
         if number and self.chance(0.3):
             text = number
         level = float(self.value(text)) + self.pick([-0.4, -0.15, 0.15, 0.4])
-        form = self.pick(["{0} > {1:.3f}", "{0} < {1:.3f}", "not {0} > {1:.3f}", "{0} > {1:.3f} and np.all(np.abs({2}) < 50)", "np.any({2} > {1:.3f})"])
+        form = self.pick(
+            [
+                "{0} > {1:.3f}",
+                "{0} < {1:.3f}",
+                "not {0} > {1:.3f}",
+                "{0} > {1:.3f} and np.all(np.abs({2}) < 50)",
+                "np.any({2} > {1:.3f})",
+            ]
+        )
         return form.format(text, level, v)
 
     def branch_statement(self):
@@ -107,25 +169,48 @@ class Statements(Expressions):
         n = self.random.randrange(1, 4)
         kind = self.pick(["update", "sum", "fill", "rows", "branch"])
         if kind == "update":
-            lines = [f"{name} = {v} * 1.0", f"for k in range({n}):", f"    {name} = {name} * 0.5 + np.sin({name} * (k + 1))"]
+            lines = [
+                f"{name} = {v} * 1.0",
+                f"for k in range({n}):",
+                f"    {name} = {name} * 0.5 + np.sin({name} * (k + 1))",
+            ]
         elif kind == "sum":
             part = self.scaled(self.expression(1)) or v
             lines = [f"{name} = 0.0", f"for k in range({n}):", f"    {name} += np.sum({part}) * 0.{n} ** k"]
         elif kind == "fill":
-            lines = [f"{name} = {self.buffer((n + 1,), v)}", f"{name}[0] = np.mean({v})", f"for k in range({n}):",
-                     f"    {name}[k + 1] = np.sin({name}[k]) + 0.3 * {v}.reshape(-1)[k % {np.size(self.scope[v])}]"]  # fmt: skip
+            lines = [
+                f"{name} = {self.buffer((n + 1,), v)}",
+                f"{name}[0] = np.mean({v})",
+                f"for k in range({n}):",
+                f"    {name}[k + 1] = np.sin({name}[k]) + 0.3 * {v}.reshape(-1)[k % {np.size(self.scope[v])}]",
+            ]
         elif kind == "rows":
-            lines = [f"{name} = 1.0", f"for row in {v}:", f"    {name} = {name} * np.cos(np.sum(row)) + {self.constant()}"]
+            lines = [
+                f"{name} = 1.0",
+                f"for row in {v}:",
+                f"    {name} = {name} * np.cos(np.sum(row)) + {self.constant()}",
+            ]
         else:
             level = float(np.mean(self.scope[v]))
-            lines = [f"{name} = 0.0", f"for e in {v}.reshape(-1):", f"    if e > {level:.3f}:", f"        {name} += e * e", "    else:", f"        {name} -= np.sin(e)"]  # fmt: skip
+            lines = [
+                f"{name} = 0.0",
+                f"for e in {v}.reshape(-1):",
+                f"    if e > {level:.3f}:",
+                f"        {name} += e * e",
+                "    else:",
+                f"        {name} -= np.sin(e)",
+            ]
         return self.add(lines, *(["branches"] if kind == "branch" else []))
 
     def while_statement(self):
         """Append a loop whose number of turns depends on values."""
         name, size, v = self.fresh(), self.fresh(), self.wide()
-        lines = [f"{name}, {size} = {v} * 1.0, np.sum({v} ** 2) + 1.0", f"while {size} > {self.pick(['0.6', '1.0', '2.0'])} and {size} < 1e6:",
-                 f"    {size} = 0.4 * {size}", f"    {name} = np.sin({name}) + 0.2 * {size}"]  # fmt: skip
+        lines = [
+            f"{name}, {size} = {v} * 1.0, np.sum({v} ** 2) + 1.0",
+            f"while {size} > {self.pick(['0.6', '1.0', '2.0'])} and {size} < 1e6:",
+            f"    {size} = 0.4 * {size}",
+            f"    {name} = np.sin({name}) + 0.2 * {size}",
+        ]
         return self.add(lines, "branches")
 
     # -- writes --------------------------------------------------------------------------------------------------
@@ -133,8 +218,14 @@ class Statements(Expressions):
     def buffer(self, shape, like):
         """Draw an array to write to."""
         dtype = ", np.float32" if self.single else ""
-        return self.pick([f"np.zeros({shape}{dtype}, like={like})", f"np.zeros_like({like}, shape={shape})", f"np.ones({shape}{dtype}, like={like})",
-                          f"np.full({shape}, {self.constant()}{dtype}, like={like})"])  # fmt: skip
+        return self.pick(
+            [
+                f"np.zeros({shape}{dtype}, like={like})",
+                f"np.zeros_like({like}, shape={shape})",
+                f"np.ones({shape}{dtype}, like={like})",
+                f"np.full({shape}, {self.constant()}{dtype}, like={like})",
+            ]
+        )
 
     def own(self):
         """Return the name of an array to write to: a new one, an older one, rarely an argument."""
@@ -230,7 +321,7 @@ class Statements(Expressions):
 KINDS = ["assign"] * 5 + ["broadcast", "branch", "for", "while", "write", "write", "view", "nested"]
 
 
-REFUSALS = (ConversionError, OutArgumentError)  # of what docs/limits.md names: plain arrays that traced values are written to
+REFUSALS = (ConversionError, OutArgumentError)  # what docs/limits.md names: traced values written into plain arrays
 
 
 def written(random, longest=7):

@@ -94,6 +94,7 @@ def spelled(fun):
 
 
 def found(text):
+    """Return what a name stands for in a program, or None."""
     try:
         return eval(text, namespace())
     except (AttributeError, SyntaxError):
@@ -273,4 +274,3 @@ class Writer:
 def copied(x):
     """Return arguments with fresh arrays."""
     return tree.tree_map(lambda v: v.copy() if isinstance(v, np.ndarray) else v, x)
-
