@@ -14,7 +14,7 @@ from chainrule.engine.spec import cast_to, choose, real_part, spread_to, sum_to
 from chainrule.program.backend import numbers
 from chainrule.program.backend.numbers import FLOAT, function_of
 from chainrule.program.emit.text import literal, subscript
-from chainrule.program.ir import PYTHON, Guard, Symbol
+from chainrule.program.ir import PYTHON, Guard, Symbol, symbols_in
 from chainrule.program.loops.ir import Loop, Pop
 
 VIEWS = {np.transpose, np.reshape, np.expand_dims, np.squeeze, np.swapaxes, np.moveaxis, np.broadcast_to, np.ravel}
@@ -290,6 +290,27 @@ class Words:
         return f"{done} / {float(size)!r}" if fun is np.mean and size else (
             f"{done} / nan" if fun is np.mean else done)  # fmt: skip
 
+    def by_positions(self, e, target) -> list | None:
+        """Return the lines of a read or an addition at integers, by flat positions; None of other calls."""
+        fun, s = function_of(e), e.output
+        if fun not in (indexing.getitem, indexing.scatter) or any(True for _ in symbols_in(e.params)):
+            return None
+        x, index = e.inputs[0], e.params["index"]
+        if s.__class__ is not Symbol or x.__class__ is not Symbol or x.shape == () or is_basic(index):
+            return None
+        whole = x.shape if fun is indexing.getitem else s.shape
+        where = indexing.positions_of(index, whole)
+        text, size = self.at(None, x), math.prod(whole)
+        if fun is indexing.getitem:
+            return [f"{target} = {text}.take({self.bind('at', where)})"] if s.shape else None
+        if where.shape != x.shape or s.dtype != x.dtype or s.dtype != FLOAT:
+            return None
+        k = self.bind("at", where.reshape(-1))
+        if len(np.unique(where)) == where.size:
+            return [f"{target} = zeros({size})", f"{target}[{k}] = {text}.reshape(-1)",
+                    f"{target} = {target}.reshape({literal(s.shape)})"]  # fmt: skip
+        return [f"{target} = bincount({k}, {text}.reshape(-1), {size}).reshape({literal(s.shape)})"]
+
     def view(self, e) -> str | None:
         """Return an expression of a view."""
         fun, params = e.fun, e.params
@@ -309,7 +330,8 @@ class Words:
         return None
 
 
+UFUNCS = ("add", "multiply", "square", "divide", "reciprocal")
 SPACE = {f"{u}_reduce": getattr(np, u).reduce for u in ("add", "multiply", "maximum", "minimum")} | {
-    name: getattr(np, name) for name in
-    ("add", "multiply", "square", "divide", "reciprocal", "matmul", "copyto", "zeros", "empty", "nan", "array")
+    name: getattr(np, name)
+    for name in (*UFUNCS, "matmul", "copyto", "bincount", "zeros", "empty", "nan", "array")
 }  # fmt: skip

@@ -304,7 +304,7 @@ class Writer:
         if isinstance(e.output, tuple) and len(made) == 1:
             target += ","
         try:
-            lines = statements(e, self.general, target)
+            lines = self.words.by_positions(e, target) or statements(e, self.general, target)
         except NotImplementedError:
             rule, params = self.constant(e.rule), e.params
             if any(True for _ in symbols_in(params)):
