@@ -54,6 +54,10 @@ class Scatter:
         """Return the mask of the entries that were read."""
         return touched_by([self.index], self.spec.shape)
 
+    def begun(self):
+        """Return the same as the first part of a sum."""
+        return Accumulator(self.dense(), self.spec, [self.index])
+
     def dense(self):
         """Return the cotangent as an array."""
         return SCATTER[0](self.value, self.index, self.spec.shape, self.spec.dtype)

@@ -181,7 +181,8 @@ def one_pass(node, seed, record, visit, masks):
     order = reachable(node)
     check_kept(order)
     bars = {node: seed}
-    if hasattr(visit, "begin"):
+    begins = hasattr(visit, "begin")
+    if begins:
         visit.begin(bars)
     leaves = {}
     take, lazy = bars.pop, LAZY
@@ -213,6 +214,9 @@ def one_pass(node, seed, record, visit, masks):
                     xbars = unusual(n, ybar, leaves, record, visit, masks)
                     if xbars is None:
                         continue
+                    if begins:  # a sum of reads is one array from the first on: rounds of a loop are then alike
+                        xbars = [x.begun() if x.__class__ is Scatter and p not in bars else x
+                                 for p, x in zip(parents, xbars)]  # fmt: skip  # noqa: B905
                 if len(parents) == 2:  # unrolled: most nodes have one or two parents
                     p, q = parents
                     xbar, zbar = xbars

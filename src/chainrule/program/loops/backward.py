@@ -4,7 +4,7 @@ from bisect import bisect_right
 
 from chainrule.program.ir import Equation, Guard, Symbol, replaced
 from chainrule.program.loops.ir import Loop, Next, Pop, free_symbols
-from chainrule.program.loops.roll import Body, Ways, rank
+from chainrule.program.loops.roll import Body, Ways, complete, rank
 from chainrule.program.loops.segments import Irregular
 
 ENDS = [(h, t) for h in range(3) for t in range(3)]  # how many rounds stay outside at the beginning and the end
@@ -174,7 +174,7 @@ class Backward:
             init,
             tuple([s for s, _ in outputs]),
             [order.index(place) for _, place in outputs],
-            tables=[(s, [entries.get(k) for k in self.middle]) for s, entries in tables],
+            tables=[(s, complete(entries, self.middle)) for s, entries in tables],
             pops=self.stack,
             left=len(self.tail),
             place=plan.rounds[0].equations[0].place,

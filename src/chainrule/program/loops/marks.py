@@ -7,6 +7,7 @@ marks, too: where they cross those of the forward run, the cotangents at hand ar
 Nothing is marked while a debugger or a coverage tool listens.
 """
 
+import bisect
 import dis
 import functools
 import sys
@@ -65,6 +66,13 @@ def targets(code):
     return found
 
 
+@functools.lru_cache(1024)
+def heads(code):
+    """Return the lines on which a ``for`` of a code object stands."""
+    counted = {t for t, is_for in targets(code).items() if is_for}
+    return frozenset([i.positions.lineno for i in dis.get_instructions(code) if i.offset in counted and i.positions])
+
+
 class listening:
     """Context in which a recording is told of backward jumps in the user's code."""
 
@@ -72,6 +80,7 @@ class listening:
         self.recording = recording
         self.frames = {}  # id of a running frame -> number of the call
         self.calls = 0
+        self.entries = {}  # (number of the call, line) -> where the line was reached
         self.running = {}  # number of the call -> {where a loop jumps to: its marks}
 
     def __enter__(self):
@@ -104,17 +113,32 @@ class listening:
         if event == "line":
             where = frame.f_lasti
             if where in targets(frame.f_code):
-                running = self.running.setdefault(self.frames[id(frame)], {})
-                for inner in [t for t in running if t > where]:  # begins anew in the next round
-                    del running[inner]
-                if where not in running:
-                    running[where] = Marked(frame.f_code, where)
-                    self.recording.loops.append(running[where])
-                symbols, plain = looked_at(frame.f_locals, self.recording)
-                position = len(self.recording.program.equations)
-                running[where].marks.append(Mark(position, symbols, plain))
-                self.recording.positions.append(position)
+                self.mark(frame, where)
+            elif frame.f_lineno in heads(frame.f_code):  # where a loop may begin
+                self.entries[self.frames[id(frame)], frame.f_lineno] = self.here(frame)
         return self.line
+
+    def here(self, frame):
+        """Return a mark for the place that is reached."""
+        symbols, plain = looked_at(frame.f_locals, self.recording)
+        return Mark(len(self.recording.program.equations), symbols, plain)
+
+    def mark(self, frame, where):
+        """Take note of a backward jump, at the first one also of where the loop was entered."""
+        call = self.frames[id(frame)]
+        running = self.running.setdefault(call, {})
+        for inner in [t for t in running if t > where]:  # begins anew in the next round
+            del running[inner]
+        if where not in running:
+            made = running[where] = Marked(frame.f_code, where)
+            self.recording.loops.append(made)
+            entry = self.entries.pop((call, frame.f_lineno), None)
+            if entry is not None and made.counted:
+                made.marks.append(entry)
+                bisect.insort(self.recording.positions, entry.position)
+        here = self.here(frame)
+        running[where].marks.append(here)
+        self.recording.positions.append(here.position)
 
 
 def looked_at(variables, recording):

@@ -398,6 +398,7 @@ class Plan:
         init = [self.at(self.marks[0], place[1]) for place in order]
         for place, x in zip(order, init, strict=True):
             self.formed(body.state[place], x, place[1])
+        init = [like(x, body.state[place]) for place, x in zip(order, init, strict=True)]
         for w, made in ends.items():
             if w != leaving:
                 made.state = [nexts[w][place] for place in order]
@@ -407,7 +408,7 @@ class Plan:
             init,
             tuple([s for s, _ in outputs]),
             [order.index(("state", key)) for _, key in outputs] if self.static else [],
-            tables=[(s, [entries.get(k) for k in range(self.n)]) for s, entries in body.tables],
+            tables=[(s, complete(entries, range(self.n))) for s, entries in body.tables],
             count=self.n if self.static else None,
             pushes=None if self.back is None else self.back.stack,
             place=self.rounds[0].equations[0].place,
@@ -417,11 +418,14 @@ class Plan:
 
     def formed(self, symbol, x, key):
         """Give a symbol of the state its shape and dtype, which must be the same in all rounds."""
-        forms = {(x.shape, x.dtype) if x.__class__ is Symbol else ((), type(x))}
+        forms = {(x.shape, x.dtype)} if x.__class__ is Symbol else set()
         for m in self.marks:
             v = m.symbols.get(key)
             if v is not None:
                 forms.add((v.shape, v.dtype))
+        if x.__class__ is not Symbol and forms and next(iter(forms))[0] != ():
+            raise Irregular(f"{key} is a number at first")
+        forms = forms or {((), type(x))}
         if len(forms) > 1:
             raise Irregular(f"the shape or dtype of {key} differs from round to round")
         symbol.shape, symbol.dtype = forms.pop()
@@ -490,6 +494,30 @@ class Plan:
             else:
                 raise Irregular(f"{s} of a round in the middle is read after the loop")
         return list(found.items())
+
+
+def like(x, symbol):
+    """Return a first number of the state in the type that it has in the rounds: all of them did the same with it."""
+    if x.__class__ is Symbol or symbol.dtype.__class__ is type:
+        return x
+    return symbol.dtype.type(x)
+
+
+def complete(entries, rounds):
+    """Return the entries of a table for all rounds, also those in which its way was not taken: numbers in even steps.
+
+    Raises
+    ------
+    Irregular
+        If there is no telling what they are.
+    """
+    if all(k in entries for k in rounds):
+        return [entries[k] for k in rounds]
+    (j, a), *others = sorted(entries.items())
+    step = 0 if not others else (others[0][1] - a) // (others[0][0] - j) if a.__class__ is int else None
+    if a.__class__ is not int or not others or any(x != a + step * (k - j) for k, x in others):
+        raise Irregular("operands of a way that are not known for all rounds")
+    return [a + step * (k - j) for k in rounds]
 
 
 def rank(place):
