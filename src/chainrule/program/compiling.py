@@ -37,7 +37,7 @@ from chainrule.transforms.reverse import vjp
 
 DYNAMIC = (float, complex, np.ndarray, np.generic)
 ARRAY, DOUBLE = np.ndarray, np.dtype(float)
-PATHS = 8  # how many ways through a function are compiled for one kind of arguments
+PATHS = 16  # how many ways through a function are compiled for one kind of arguments
 KINDS = 64  # how many kinds of arguments are kept
 
 
