@@ -27,7 +27,7 @@ def sensitive(program: Program) -> set:
     """Return the symbols that are read by a function whose result may depend on gaps in memory."""
     found = []
     for e in program.equations:
-        if e.__class__ is Equation and e.rule.fun in BLIND or e.__class__ is Guard:
+        if e.__class__ is Guard or (e.__class__ is Equation and e.rule.fun in BLIND):
             continue
         reads(e, found)
     return set(found)
