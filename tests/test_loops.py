@@ -68,7 +68,7 @@ def test_a_number_of_rounds_that_varies_needs_few_traces(f):
         assert value == f(a)
         np.testing.assert_allclose(slope, cr.grad(f)(a), rtol=1e-12, atol=1e-300)
     for c in (compiled, gradient):
-        assert c.stats().traces <= (16 if f is while_with_branches else 8)
+        assert c.stats().traces <= (40 if f is while_with_branches else 8)  # few rounds are not rolled
         assert c.stats().fallbacks == 0
         assert c.stats().eager == ()
 

@@ -38,6 +38,7 @@ from chainrule.transforms.reverse import vjp
 DYNAMIC = (float, complex, np.ndarray, np.generic)
 ARRAY, DOUBLE = np.ndarray, np.dtype(float)
 PATHS = 16  # how many ways through a function are compiled for one kind of arguments
+PATIENCE = 4  # so many times as many traces may be made for them: seldom used ones make room
 KINDS = 64  # how many kinds of arguments are kept
 
 
@@ -80,6 +81,7 @@ class Path:
     program: Program
     run: Callable
     surroundings: Surroundings
+    hits: int = 0
     source: str
 
 
@@ -90,6 +92,7 @@ class Kind:
     paths: list = field(default_factory=list)
     careful: list = field(default_factory=list)
     eager: str | None = None
+    traces: int = 0
 
 
 class Compiled:
@@ -153,6 +156,7 @@ class Compiled:
                 continue
             except Exception:  # the function itself raises it, at the user's line
                 return self._fallback(args, kwargs)
+            path.hits += 1
             if finite(outputs):
                 return tree.unflatten(path.program.structure, outputs)
             return self._careful(kind, path, args, kwargs, points)
@@ -223,13 +227,17 @@ class Compiled:
                     self._kinds.pop(next(iter(self._kinds)))
                     self._usual.clear()
                 kind = self._kinds[key] = Kind()
-            kind.paths[:] = [p for p in kind.paths if p.surroundings.same()]
-            if len(kind.paths) >= self._most:
+            kind.paths = [p for p in kind.paths if p.surroundings.same()]
+            if kind.traces >= PATIENCE * self._most:
                 return self._give_up(
                     kind, args, kwargs,
-                    f"it took {len(kind.paths)} different ways, the last one at {kind.paths[0].program.guards[-1].place}"
-                    if kind.paths[0].program.guards else f"its surroundings changed {len(kind.paths)} times",
+                    f"it took {kind.traces} different ways, the last one at {kind.paths[0].program.guards[-1].place}"
+                    if kind.paths[0].program.guards else f"its surroundings changed {kind.traces} times",
                 )  # fmt: skip
+            kind.traces += 1
+            if len(kind.paths) >= self._most:  # the one that served least often makes room
+                least = min(kind.paths, key=lambda p: p.hits)
+                kind.paths = [p for p in kind.paths if p is not least]  # others may be going through the old list
             start = time.perf_counter()
             try:
                 path, outputs = self._path(args, kwargs, careful=False)
@@ -237,9 +245,9 @@ class Compiled:
                 return self._give_up(kind, args, kwargs, str(why))
             finally:
                 self._stats.seconds += time.perf_counter() - start
-            kind.paths.insert(0, path)
+            kind.paths = [path, *kind.paths]
             if finite(outputs):
-                return tree.unflatten(path.program.structure, path.run(points))
+                return tree.unflatten(path.program.structure, [fresh(y) for y in outputs])
             return self._careful(kind, path, args, kwargs, points)
 
     def _path(self, args, kwargs, careful):
@@ -406,6 +414,11 @@ def inexact_leaf(x):
         return True
     dtype = getattr(x, "dtype", None)
     return dtype is not None and dtype.kind in "fc"
+
+
+def fresh(y):
+    """Return a result of a recorded run as one that nobody else holds."""
+    return y.copy() if y.__class__ is np.ndarray else y
 
 
 def finite(outputs):
