@@ -7,7 +7,7 @@ differentiated in that triangle, but for `cholesky`, whose gradient is symmetric
 import numpy as np
 from scipy import linalg as _linalg
 
-from chainrule.engine.boxed import all_values, value
+from chainrule.engine.boxed import Boxed, all_values
 from chainrule.engine.spec import shape_of
 from chainrule.rules import batching_scipy  # noqa: F401 (registers how they run on a batch)
 from chainrule.rules import scipy_linalg as _rules
