@@ -81,8 +81,8 @@ class Path:
     program: Program
     run: Callable
     surroundings: Surroundings
-    hits: int = 0
     source: str
+    hits: int = 0
 
 
 @dataclass(eq=False, slots=True)
