@@ -50,9 +50,10 @@ def names_of(code):
     for i in dis.get_instructions(code):
         if i.opname.startswith("STORE_") and before is not None and isinstance(i.argval, str):
             if i.opname in ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF"):
-                found[before] = i.argval
+                # a call of a Python function stands at the end of its inline caches, others at the beginning
+                found.update(dict.fromkeys(range(before, i.offset, 2), i.argval))
         elif i.opname.startswith("STORE_FAST") and before is not None and isinstance(i.argval, tuple):
-            found[before] = i.argval[0]  # two instructions in one
+            found.update(dict.fromkeys(range(before, i.offset, 2), i.argval[0]))  # two instructions in one
         if i.opname not in ("CACHE", "NOP", "RESUME", "EXTENDED_ARG"):
             before = i.offset
     return found
