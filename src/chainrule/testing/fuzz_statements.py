@@ -326,19 +326,21 @@ REFUSALS = (ConversionError, OutArgumentError)  # what docs/limits.md names: tra
 
 def written(random, longest=7):
     """Return a random program, as a `Written`, that needs nothing which is refused by design."""
-    for _ in range(20):
-        program = one(random, longest)
-        leaves, structure = tree.flatten(program.args)
-        tangents = tree.unflatten(structure, [np.ones_like(x) if isinstance(x, np.ndarray) else 1.0 for x in leaves])
-        try:
-            with np.errstate(all="ignore"), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those of what is drawn
+        for _ in range(20):
+            program = one(random, longest)
+            leaves, structure = tree.flatten(program.args)
+            tangents = tree.unflatten(
+                structure, [np.ones_like(x) if isinstance(x, np.ndarray) else 1.0 for x in leaves]
+            )
+            try:
                 cr.jvp(program.function(), tuple(program.args), tuple(tangents))
-        except REFUSALS:
-            continue
-        except Exception:  # a finding: for who compares to tell
-            pass
-        return program
+            except REFUSALS:
+                continue
+            except Exception:  # a finding: for who compares to tell
+                pass
+            break
     return program
 
 
