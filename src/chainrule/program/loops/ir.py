@@ -261,11 +261,8 @@ def block_lines(block):
         lines += ["  " + line for line in (block_lines(end.yes) if end.yes is not None else ["  never seen"])]
         lines.append("  else:")
         lines += ["  " + line for line in (block_lines(end.no) if end.no is not None else ["  never seen"])]
-    elif end.__class__ is Exit:
-        lines.append(f"  leave with {', '.join(map(text, end.values))}")
+        return lines
     kept = f"; keep {', '.join(map(text, end.kept))} as way {end.way}" if end.kept else ""
     if end.__class__ is Exit:
-        lines[-1] += kept
-    elif end.__class__ is Next:
-        lines.append(f"  go on with {', '.join(map(text, end.state))}{kept}")
-    return lines
+        return [*lines, f"  leave with {', '.join(map(text, end.values))}{kept}"]
+    return [*lines, f"  go on with {', '.join(map(text, end.state))}{kept}"]
