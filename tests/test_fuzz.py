@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import chainrule as cr
 from chainrule.engine import writes
+from chainrule.program.compiling import compile
 from chainrule.program.ir import interpret
 from chainrule.testing.fuzz import check_program, fuzz, main, printed, program, reduced
 from chainrule.testing.fuzz_writing import FEATURES
@@ -161,3 +162,13 @@ def test_constants_written_to_places_that_depend_on_values_are_recorded():
     x, other = np.array([1.0, 3.0, 2.0]), np.array([2.5, 1.5, 0.5])
     np.testing.assert_array_equal(interpret(cr.record(f)(x), [other])[0], f(other))
     np.testing.assert_array_equal(interpret(cr.record(cr.grad(f))(x), [other])[0], cr.grad(f)(other))
+
+
+def test_a_compiled_function_divides_by_zero_as_the_function_does():
+    def f(x):
+        zero = x - x
+        return 2 * np.sum(cr.grad(lambda t: np.sum(np.sin(np.linalg.norm(t)) ** 2))(zero))
+
+    gradient = compile(cr.grad(f))
+    for _ in range(2):
+        np.testing.assert_array_equal(gradient(np.array([1.0, 2.0])), [0.0, 0.0])

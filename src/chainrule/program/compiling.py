@@ -287,7 +287,10 @@ class Compiled:
                 finally:
                     self._stats.seconds += time.perf_counter() - start
                 kind.careful.insert(0, other)
-                outputs = other.run(points)
+                try:
+                    outputs = other.run(points)
+                except Exception:  # Python's numbers raise where NumPy's give inf or nan
+                    return self._fallback(args, kwargs)
                 if finite(outputs):
                     return tree.unflatten(other.program.structure, outputs)
         return self._fallback(args, kwargs)
@@ -430,7 +433,7 @@ def finite(outputs):
             if dtype is DOUBLE:
                 flat = y if y.ndim == 1 else y.reshape(-1)
                 total = flat.dot(flat)
-                if total - total != 0 and not np.isfinite(y).all():
+                if not math.isfinite(total) and not np.isfinite(y).all():
                     return False
             elif dtype.kind in "fc" and not np.isfinite(y).all():
                 return False
