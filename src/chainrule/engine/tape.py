@@ -114,13 +114,13 @@ def pull_back(node, seed, *, record=None, visit=None, masks=None):
         masks = record is not None or any(isinstance(s, Boxed) for s in seeds)
     if masks is True:
         masks = NONE if any([ordinary(s) for s in seeds]) else READS
-    done = None
-    if WATCHERS:
-        visit, done, care = watched(visit)
-        masks = care or masks
+    watcher = WATCHERS.get(threading.get_ident()) if WATCHERS else None
+    if watcher is not None:
+        visit, masks = watched(watcher, visit), watcher.masks or masks
+        seed = [watcher.seed(s) for s in seed] if isinstance(seed, list) else watcher.seed(seed)
     leaves, nan = one_pass(node, seed, record, visit, masks or NONE)
-    if done is not None:
-        done()
+    if watcher is not None:
+        watcher.leave()
     if nan:
         leaves, _ = one_pass(node, seed, record, visit, ALL)
     return leaves
@@ -161,11 +161,8 @@ def has_nan(x):
 WATCHERS = {}  # thread -> who is told of each step of its backward passes: programs that are being recorded
 
 
-def watched(visit):
-    """Return a `visit` that tells this thread's watcher, too, what to call at the end, and which masks it asks for."""
-    watcher = WATCHERS.get(threading.get_ident())
-    if watcher is None:
-        return visit, None, None
+def watched(watcher, visit):
+    """Return a `visit` that tells a watcher, too."""
 
     def both(node, ybar):
         watcher.visit(node, ybar)
@@ -173,7 +170,7 @@ def watched(visit):
             visit(node, ybar)
 
     both.begin = watcher.begin
-    return both, watcher.leave, watcher.masks
+    return both
 
 
 def one_pass(node, seed, record, visit, masks):
@@ -197,7 +194,7 @@ def one_pass(node, seed, record, visit, masks):
                 if ybar is None:
                     continue
                 parents = n.parents
-                if masks == ALL or (masks == READS and parents and ybar.__class__ is Scatter):
+                if masks == ALL or (masks == READS and parents and is_read(ybar)):
                     ybar = masked(ybar)
                 elif (
                     ybar.__class__ in lazy
@@ -234,6 +231,12 @@ def one_pass(node, seed, record, visit, masks):
     finally:
         _level.release_gc()
     return leaves, nan
+
+
+def is_read(ybar):
+    """Tell whether a cotangent is that of a single read: as it came, or begun as a sum in a recorded pass."""
+    kind = ybar.__class__
+    return kind is Scatter or (kind is Accumulator and ybar.places is not None and len(ybar.places) == 1)
 
 
 def masked(ybar):

@@ -19,6 +19,7 @@ from chainrule.engine.boxed import Boxed
 from chainrule.engine.buffer import Buffer
 from chainrule.engine.cotangent import LAZY
 from chainrule.engine.held import frozen_param
+from chainrule.engine.rule import RULES
 from chainrule.errors import ConversionError
 from chainrule.program.ir import Equation, Guard, Program, Symbol, applied
 from chainrule.program.loops.marks import symbols_of
@@ -53,6 +54,7 @@ class Recording:
         self.loops = []  # a marks.Marked for each run of a loop
         self.positions = []  # of all marks, growing
         self.codes = {}  # the user's code that ran
+        self.frames = {}  # and the globals that it ran with
         self.crossed = {}  # (number of a pass, position of a mark) -> the cotangents at hand there
 
     # -- writing ---------------------------------------------------------------------------------------------
@@ -148,6 +150,16 @@ class Recording:
         return number_slice(x) if kind is slice else frozen_param(x)
 
     # -- the backward pass, as the tape tells it --------------------------------------------------------------
+
+    def seed(self, ybar):
+        """Return the cotangent that a pass begins with as a value of the program, if that is to run again.
+
+        All that follows from it is then recorded, too: in a loop it depends on the number of rounds.
+        """
+        if self.asks == "raise" or isinstance(ybar, Boxed):
+            return ybar
+        rule = RULES[np.positive]
+        return self.equation(rule, (self.operand(ybar),), {}, rule.fun(ybar), False)
 
     def begin(self, bars):
         """Take note that a pass begins; `bars` will hold its cotangents."""

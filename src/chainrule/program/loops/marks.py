@@ -103,6 +103,7 @@ class listening:
             return None
         self.calls += 1
         self.recording.codes.setdefault(code, len(self.recording.program.equations))
+        self.recording.frames.setdefault(code, frame.f_globals)
         if not targets(code):
             return None
         self.frames[id(frame)] = self.calls
@@ -148,7 +149,7 @@ def looked_at(variables, recording):
     while stack and len(symbols) + len(plain) < MOST:
         path, v = stack.pop()
         if isinstance(v, Boxed):
-            for way, s in symbols_of(v, recording):
+            for way, s in symbols_of(v, recording, plain, path):
                 symbols[(*path, *way)] = s
         elif type(v) is list or type(v) is tuple:
             plain[path] = type(v), len(v)
@@ -163,8 +164,8 @@ def looked_at(variables, recording):
     return symbols, plain
 
 
-def symbols_of(box, recording):
-    """Find the symbols in a box: its value, and of a dual its tangent."""
+def symbols_of(box, recording, plain=None, path=()):
+    """Find the symbols in a box: its value, and of a dual its tangent. What is plain in it is put into `plain`."""
     stack = [((), box)]
     while stack:
         way, x = stack.pop()
@@ -176,3 +177,5 @@ def symbols_of(box, recording):
             stack.append(((*way, "data"), x.data))
             if kind is Dual:
                 stack.append(((*way, "tangent"), x.aux))
+        elif plain is not None:
+            plain[*path, *way] = kind, x.tobytes() if isinstance(x, np.ndarray) else x
