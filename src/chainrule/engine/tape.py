@@ -194,7 +194,9 @@ def one_pass(node, seed, record, visit, masks):
                 if ybar is None:
                     continue
                 parents = n.parents
-                if masks == ALL or (masks == READS and parents and is_read(ybar)):
+                if masks == ALL or (
+                    masks == READS and parents and (ybar.__class__ is Scatter or (begins and is_read(ybar)))
+                ):
                     ybar = masked(ybar)
                 elif (
                     ybar.__class__ in lazy
@@ -234,9 +236,8 @@ def one_pass(node, seed, record, visit, masks):
 
 
 def is_read(ybar):
-    """Tell whether a cotangent is that of a single read: as it came, or begun as a sum in a recorded pass."""
-    kind = ybar.__class__
-    return kind is Scatter or (kind is Accumulator and ybar.places is not None and len(ybar.places) == 1)
+    """Tell whether a cotangent is that of a single read, begun as a sum: as in passes of recorded loops."""
+    return ybar.__class__ is Accumulator and ybar.places is not None and len(ybar.places) == 1
 
 
 def masked(ybar):
