@@ -68,7 +68,7 @@ def kind_of(e) -> str:
     if x.__class__ is Symbol and x.dtype not in PYTHON and x.shape != () and is_same(e, fun, x, s):
         return "same"
     if x.__class__ is Symbol and x.shape != () and x.dtype not in PYTHON and s.dtype == x.dtype:
-        if fun in VIEWS:
+        if fun in VIEWS or is_of_one(e, fun, x, s):
             return "view"
         if fun is indexing.getitem:
             return "view" if is_basic(e.params["index"]) else "call"
@@ -87,6 +87,13 @@ def is_same(e, fun, x, s) -> bool:
         return e.inputs[1].__class__ in (int, float) and e.inputs[1] == 1 and x.dtype.kind == "f" and not e.params
     return fun in (sum_to, np.reshape, np.positive, cast_to, real_part, np.broadcast_to) and (
         fun is not real_part or x.dtype.kind == "f") and "order" not in e.params  # fmt: skip
+
+
+def is_of_one(e, fun, x, s) -> bool:
+    """Tell whether an equation reduces axes of length 1 only."""
+    if fun is sum_to:
+        return x.size == s.size > 0
+    return fun in SUMS and x.size == s.size > 0 and plain_sum(e, x) is not None
 
 
 def is_take(e, fun, x) -> bool:
@@ -250,6 +257,12 @@ class Words:
                 done = f"{text}.dot({self.ones(n, 1) if keep else self.ones(n)}{last})"
             else:
                 done = f"{self.ones(1, n) if keep else self.ones(n)}.dot({text}{last})"
+        elif name == "add" and self.by_rows(x, axes, count):
+            n = x.shape[axes[0]]
+            if axes[0] == len(x.shape) - 1:
+                done = f"matmul({text}, {self.ones(n, 1) if keep else self.ones(n)}{last})"
+            else:
+                done = f"matmul({self.ones(1, n) if keep else self.ones(n)}, {text}{last})"
         else:
             axis = axes[0] if len(axes) == 1 else axes
             done = f"{name}_reduce({text}, {axis}, None, {target}, {keep})" if keep or target else (
@@ -257,6 +270,13 @@ class Words:
         if fun is np.mean:
             return f"divide({done}, {self.number(count, x.dtype)}{last})"
         return done
+
+    def by_rows(self, x, axes, count) -> bool:
+        """Tell whether a sum over one of the last two axes of a stack of matrices is done by products with ones."""
+        rank = len(x.shape)
+        if rank < 3 or len(axes) != 1 or axes[0] < rank - 2 or x.dtype != FLOAT or count > SHORT_SUM:
+            return False
+        return x.shape[-1] * x.shape[-2] >= 64
 
     def number(self, x, dtype) -> str:
         """Return the name of a number as an array without axes."""
@@ -325,7 +345,7 @@ class Words:
             return f"{text}.transpose({literal(tuple(int(a) for a in axes))})"
         if fun is np.reshape and params.keys() <= {"shape"}:
             return f"{text}.reshape({literal(e.output.shape)})"
-        if fun is np.expand_dims or fun is np.squeeze:
+        if fun in (np.expand_dims, np.squeeze, sum_to) or fun in SUMS:
             return f"{text}.reshape({literal(e.output.shape)})"
         return None
 

@@ -305,6 +305,11 @@ class Writer:
             target += ","
         try:
             lines = self.words.by_positions(e, target) or statements(e, self.general, target)
+            if (
+                e.fun in arrays.SUMS and e.fun is not np.mean and e.params.get("axis") is not None
+            ):  # not by way of NumPy's wrapper
+                name = e.fun.__name__
+                lines = [line.replace(f"np.{name}(", f"{arrays.SUMS[e.fun]}_reduce(", 1) for line in lines]
         except NotImplementedError:
             rule, params = self.constant(e.rule), e.params
             if any(True for _ in symbols_in(params)):
