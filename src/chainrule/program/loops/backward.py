@@ -7,6 +7,7 @@ from chainrule.program.loops.ir import Loop, Next, Pop, free_symbols
 from chainrule.program.loops.roll import Body, Ways, complete, rank
 from chainrule.program.loops.segments import Irregular
 
+KINDS = {"bar": 0, "kept": 1, "same": 2}  # where backward rounds find what they read, in the order of choice
 ENDS = [(h, t) for h in range(3) for t in range(3)]  # how many rounds stay outside at the beginning and the end
 
 
@@ -87,6 +88,31 @@ class Backward:
             places.add(("same", s))
         return places
 
+    def choose(self, places, usual=None):
+        """Return one of the places that a value came from in all rounds that went a way: see `Plan.choose`.
+
+        A pullback reads cotangents, and values of its own forward round; what is the same in all rounds it has from
+        there, too.
+        """
+        first = min(KINDS[p[0]] for p in places)
+        places = {p for p in places if KINDS[p[0]] == first}
+        place = usual if usual in places else min(places, key=lambda p: (p[1] == "state", rank(p)))
+        if self.plan.static and len(self.plan.ways.groups) == 1:
+            return place
+        seen = self.sequence(place)
+        for other in places:
+            if self.sequence(other) != seen:
+                raise Irregular(f"{place} or {other}")
+        return place
+
+    def sequence(self, place):
+        """Return what a place held at each mark."""
+        if place[0] == "bar":
+            return [self.before_round[k].get(place) for k in self.plan.rounds]
+        if place[0] == "kept" and place[1] == "state":
+            return self.plan.sequence(place[1:])
+        return place
+
     def elsewhere(self, s):
         """Tell whether a symbol was made neither in the loop nor in its backward rounds, and before these."""
         i = self.plan.where[s]
@@ -112,7 +138,7 @@ class Backward:
             ways = Ways(middle)
             if len(ways.groups) > 1:
                 raise Irregular("backward rounds that differ")
-            body = Body(self.program, ways, self.found, preferred, plan.static, self.middle)
+            body = Body(self.program, ways, self.found, self.choose, plan.static, self.middle)
             body.known_before = self.elsewhere
             body.state = states
             taken = {}
@@ -193,7 +219,7 @@ class Backward:
         places = set.intersection(*[self.found(k, v) for k, v in zip(group, values, strict=True)])
         if not places:
             raise Irregular(f"{place} is handed on in different ways")
-        return body.inside(place if place in places else min(places, key=preferred))
+        return body.inside(self.choose(places, place))
 
     def kept_symbol(self, k, place):
         """Return the symbol of forward round k at a place that is kept."""
@@ -220,7 +246,7 @@ class Backward:
                 places = [p for p, v in last.items() if v is s]
                 if not places:
                     raise Irregular(f"{s} of a backward round is read elsewhere")
-                found.append((s, min(places, key=preferred)))
+                found.append((s, self.choose(set(places))))
         return found
 
     # -- rounds outside ----------------------------------------------------------------------------------------
@@ -238,7 +264,7 @@ class Backward:
                     continue
                 if any(v is s for v in self.before_round[k].values()):
                     continue
-                place = min(places, key=preferred)[1:]
+                place = self.choose(places)[1:]
                 if place not in self.kept[w]:
                     self.kept[w].append(place)
                 names[s] = place
@@ -288,11 +314,3 @@ def inverted(symbols):
 class _Renamed(dict):
     def __missing__(self, s):
         return s
-
-
-def preferred(place):
-    """Sort places: the same in all rounds, then cotangents, then what is kept of the forward round itself."""
-    kinds = {"same": 0, "bar": 1, "kept": 2}
-    return kinds[place[0]], place[1] == "state", rank(place)
-
-

@@ -99,8 +99,8 @@ class Ways:
 class Body:
     """The writing of the blocks of a loop."""
 
-    def __init__(self, program, ways, found, order, static, order_of_rounds):
-        self.program, self.ways, self.static, self.rank = program, ways, static, order
+    def __init__(self, program, ways, found, choose, static, order_of_rounds):
+        self.program, self.ways, self.static, self.choose = program, ways, static, choose
         self.rounds_in_order = order_of_rounds
         self.sets = [ways.candidates(w, found) for w in range(len(ways.groups))]
         self.state = {}  # place of a state -> symbol inside
@@ -144,7 +144,7 @@ class Body:
         places = set.intersection(*[self.sets[w][j] for w in group])
         if not places:
             return self.table(group, lambda k: list(self.ways.rounds[k].outside)[j]), None
-        place = min(places, key=self.rank)
+        place = self.choose(places)
         return self.inside(place), place
 
     def inside(self, place):
@@ -359,13 +359,34 @@ class Plan:
             places.add(("same", s))
         return places
 
+    def choose(self, places, usual=None):
+        """Return one of the places that a value came from in all rounds that went a way.
+
+        In a loop that always takes the same rounds any is right. Else they must have held the same value at all marks,
+        not only where that way was taken: two variables may be equal for a while.
+        """
+        place = usual if usual in places else min(places, key=rank)
+        if (self.static and len(self.ways.groups) == 1) or len(places) == 1:
+            return place
+        seen = self.sequence(place)
+        for other in places:
+            if self.sequence(other) != seen:
+                raise Irregular(f"{place} or {other}")
+        return place
+
+    def sequence(self, place):
+        """Return what a place held at each mark."""
+        if place[0] == "same":
+            return [place[1]] * len(self.marks)
+        return [m.symbols.get(place[1]) for m in self.marks]
+
     # -- the forward loop --------------------------------------------------------------------------------------
 
     def forward(self):
         """Return the change that puts the forward loop in place of its rounds."""
         ways = self.ways
         leaving = None if self.static else ways.of[self.n]
-        body = Body(self.program, ways, self.found, rank, self.static, range(self.n))
+        body = Body(self.program, ways, self.found, self.choose, self.static, range(self.n))
         body.known_before = self.before
         outputs = self.outputs()
         if self.static:
@@ -453,8 +474,7 @@ class Plan:
         places = set.intersection(*[self.found(k, v) for k, v in zip(group, values, strict=True)])
         if not places:
             raise Irregular(f"{key} is handed on in different ways")
-        same = ("state", key)
-        return body.inside(same if same in places else min(places, key=rank))
+        return body.inside(self.choose(places, ("state", key)))
 
     def kept_operand(self, body, w, place):
         """Return what a way keeps for the backward pass."""
@@ -482,7 +502,8 @@ class Plan:
         for s in read:
             if not self.begin <= self.where[s] < self.stop:
                 continue
-            keys = sorted([key for key, v in final.items() if v is s], key=repr)
+            keys = [key for key, v in final.items() if v is s]
+            keys = [self.choose({("state", key) for key in keys})[1]] if keys else []
             if self.static:
                 if not keys:
                     raise Irregular(f"{s} of a round in the middle is read after the loop")

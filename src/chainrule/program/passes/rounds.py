@@ -73,7 +73,7 @@ def rounds(program: Program, passes) -> Program:
     for e in program.equations:
         if e.__class__ is Loop:
             try:
-                e = inside(program, e, passes)
+                e = inside(program, steady(e), passes)
             except KnownAnswer:
                 pass
             outer, e = hoisted(e)
@@ -81,6 +81,36 @@ def rounds(program: Program, passes) -> Program:
         equations.append(e)
     program.equations = equations
     return trimmed(program)
+
+
+def steady(loop):
+    """Return the loop with what stays the same in all rounds as an operand from outside, not as a state."""
+    ends = [b.end for root in loop.blocks for b in blocks_of(root) if b.end.__class__ is Next]
+    same = [i for i, s in enumerate(loop.state) if all(e.state[i] is s for e in ends)]
+    if not same:
+        return loop
+    stands = {loop.state[i]: loop.init[i] for i in same}
+    new = with_others(loop, stands)
+    finals = [(s, i) for s, i in zip(loop.output, loop.finals, strict=True)] if loop.finals else []
+    stay = [i for i in range(len(loop.state)) if i not in same or any(f == i for _, f in finals)]
+
+    def rebuilt(block):
+        e = block.end
+        if e.__class__ is Fork:
+            e = Fork(e.guard, e.yes and rebuilt(e.yes), e.no and rebuilt(e.no))
+        elif e.__class__ is Next:
+            e = Next([e.state[i] for i in stay], e.kept, e.way)
+        return Block(block.equations, e, block.takes)
+
+    new = dataclasses.replace(
+        new,
+        blocks=[None if b is None else rebuilt(b) for b in new.blocks],
+        state=[loop.state[i] for i in stay],
+        init=[new.init[i] for i in stay],
+        finals=[stay.index(i) for i in loop.finals],
+    )
+    new.free = free_symbols(new)
+    return new
 
 
 def inside(program, loop, passes):
