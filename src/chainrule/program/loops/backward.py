@@ -94,6 +94,9 @@ class Backward:
         A pullback reads cotangents, and values of its own forward round; what is the same in all rounds it has from
         there, too.
         """
+        for p in places:
+            if p[0] == "same" and all(v is p[1] for q in places if q[0] != "same" for v in self.sequence(q)):
+                return p
         first = min(KINDS[p[0]] for p in places)
         places = {p for p in places if KINDS[p[0]] == first}
         place = usual if usual in places else min(places, key=lambda p: (p[1] == "state", rank(p)))
