@@ -159,7 +159,7 @@ class Recording:
         if self.asks == "raise" or isinstance(ybar, Boxed):
             return ybar
         rule = RULES[np.positive]
-        return self.equation(rule, (self.operand(ybar),), {}, rule.fun(ybar), False)
+        return self.equation(rule, (self.operand(ybar),), {}, applied(rule, (ybar,), {}), False)
 
     def begin(self, bars):
         """Take note that a pass begins; `bars` will hold its cotangents."""
