@@ -7,7 +7,7 @@ from chainrule.program.loops.ir import Loop, Next, Pop, free_symbols
 from chainrule.program.loops.roll import Body, Ways, complete, rank
 from chainrule.program.loops.segments import Irregular
 
-KINDS = {"bar": 0, "kept": 1, "same": 2}  # where backward rounds find what they read, in the order of choice
+KINDS = ("bar", "made", "outside", "state", "same")  # where backward rounds find what they read; the first one counts
 ENDS = [(h, t) for h in range(3) for t in range(3)]  # how many rounds stay outside at the beginning and the end
 
 
@@ -82,7 +82,7 @@ class Backward:
         if s in forward.made:
             places.add(("kept", "made", *forward.made[s]))
         places.update([("kept", "state", key) for key in plan.keys(k).get(s, ())])
-        if plan.static and s in forward.outside and plan.before(s):
+        if s in forward.outside:
             places.add(("kept", "outside", forward.outside[s]))
         if self.elsewhere(s):
             places.add(("same", s))
@@ -91,16 +91,16 @@ class Backward:
     def choose(self, places, usual=None):
         """Return one of the places that a value came from in all rounds that went a way: see `Plan.choose`.
 
-        A pullback reads cotangents, and values of its own forward round; what is the same in all rounds it has from
-        there, too.
+        A pullback reads cotangents, and values of its own forward round: what that made, and its operands from outside.
         """
+        moving = [p for p in places if kind(p) in ("bar", "state")]
         for p in places:
-            if p[0] == "same" and all(v is p[1] for q in places if q[0] != "same" for v in self.sequence(q)):
+            if p[0] == "same" and all(v is p[1] for q in moving for v in self.sequence(q)):
                 return p
-        first = min(KINDS[p[0]] for p in places)
-        places = {p for p in places if KINDS[p[0]] == first}
-        place = usual if usual in places else min(places, key=lambda p: (p[1] == "state", rank(p)))
-        if self.plan.static and len(self.plan.ways.groups) == 1:
+        first = min(KINDS.index(kind(p)) for p in places)
+        places = {p for p in places if kind(p) == KINDS[first]}
+        place = usual if usual in places else min(places, key=rank)
+        if KINDS[first] in ("made", "outside") or (self.plan.static and len(self.plan.ways.groups) == 1):
             return place
         seen = self.sequence(place)
         for other in places:
@@ -109,12 +109,10 @@ class Backward:
         return place
 
     def sequence(self, place):
-        """Return what a place held at each mark."""
+        """Return what a place of the state, or of its cotangents, held at each mark."""
         if place[0] == "bar":
             return [self.before_round[k].get(place) for k in self.plan.rounds]
-        if place[0] == "kept" and place[1] == "state":
-            return self.plan.sequence(place[1:])
-        return place
+        return self.plan.sequence(place[1:] if place[0] == "kept" else place)
 
     def elsewhere(self, s):
         """Tell whether a symbol was made neither in the loop nor in its backward rounds, and before these."""
@@ -304,6 +302,11 @@ class Backward:
         for k in self.tail:
             equations += self.outside(k)
         return [(self.start, self.stop, equations)]
+
+
+def kind(place):
+    """Return which of `KINDS` a place is."""
+    return place[1] if place[0] == "kept" else place[0]
 
 
 def inverted(symbols):
