@@ -282,3 +282,26 @@ def test_blocks(monkeypatch, n):
         assert ("for i in range" in run.source) == (n > 4)
     same_for(lambda x: (np.exp(np.sin(x) * 2), np.sum(np.exp(x) * 2 + 1)), np.outer(x, x))
     same_for(lambda x: (np.exp(np.sin(x) * 2), np.sum(np.exp(x) * 2 + 1)), np.outer(x, w).T)
+
+
+def test_loops_over_large_arrays_are_written_out():
+    def f(x):
+        y = x
+        for k in range(12):
+            y = y * x * 0.1 + (k % 3)
+        return np.sum(y * y)
+
+    def decided(x):
+        y = x
+        while np.sum(y) > 1.0:
+            y = y * 0.5
+        return np.sum(y * y)
+
+    for n in (3, 2000):
+        x = np.linspace(0.1, 1, n)
+        for g in (f, cr.value_and_grad(f), decided, cr.value_and_grad(decided)):
+            program = trace(g, [x], {}, [True])[0]
+            same(program, [x], 1e-11, times=2)
+            run = same(optimise(program), [x], 1e-11, times=2)
+            if g is f:
+                assert ("for round" in run.source) == (n == 3)

@@ -17,8 +17,8 @@ from chainrule.program.backend.numbers import BOOL, FLOAT, function_of, is_float
 from chainrule.program.emit.text import literal
 from chainrule.program.ir import Symbol
 
-BLOCK = 4096
-LARGE = 32768  # arrays of more entries are run in blocks: others fit in the cache, several at a time
+BLOCK = 8192
+LARGE = 131072  # arrays of more entries are run in blocks: several of others fit in the cache as they are
 SEVERAL = 3  # calls that are worth a loop
 WAITING = 64  # equations that may wait for a cluster before it is closed
 

@@ -17,6 +17,7 @@ from chainrule.program.backend.expand import expanded
 from chainrule.program.backend.numbers import FLOAT, is_float, is_truth
 from chainrule.program.backend.rounds import Rounds, inner_equations
 from chainrule.program.backend.storage import FOREVER, Lives
+from chainrule.program.backend.unroll import unrolled
 from chainrule.program.emit import statements
 from chainrule.program.emit.text import literal, subscript
 from chainrule.program.ir import PYTHON, GuardFailed, Program, Symbol, replaced, symbols_in
@@ -28,7 +29,7 @@ class Writer:
     """Writes one program. `space` is the namespace that the source runs in."""
 
     def __init__(self, program: Program, poison: bool = False) -> None:
-        self.program, self.poison = program, poison
+        self.program, self.poison = program, poison = unrolled(program), poison
         self.space = {"np": np, "f64": np.float64, "bool_": np.bool_, "GuardFailed": GuardFailed}
         self.space |= numbers.SPACE | arrays.SPACE
         self.words = Words(self.operand, self.bind)
