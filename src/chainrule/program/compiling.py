@@ -16,6 +16,7 @@ import threading
 import time
 import types
 import warnings
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,12 +26,13 @@ import numpy as np
 from chainrule import tree
 from chainrule.engine.boxed import Boxed, ordinary
 from chainrule.engine.custom import Definition, call
-from chainrule.errors import user_line
+from chainrule.errors import NotDifferentiableError, user_line
 from chainrule.program.backend import build
 from chainrule.program.ir import GuardFailed, Program
 from chainrule.program.passes import optimise
 from chainrule.program.surroundings import Surroundings
-from chainrule.program.trace import Untraceable, trace
+from chainrule.program.trace import Untraceable
+from chainrule.program.watched import Borrowed, Impure, watched
 from chainrule.transforms.common import name_of
 from chainrule.transforms.forward import jvp
 from chainrule.transforms.reverse import vjp
@@ -39,6 +41,8 @@ DYNAMIC = (float, complex, np.ndarray, np.generic)
 ARRAY, DOUBLE = np.ndarray, np.dtype(float)
 PATHS = 16  # how many ways through a function are compiled for one kind of arguments
 PATIENCE = 4  # so many times as many traces may be made for them: seldom used ones make room
+IMPURE = 3  # so many runs in which it changes what it reads
+BY_VALUE = frozenset({int, bool, str, bytes, type(None), range, frozenset, type(Ellipsis)})
 KINDS = 64  # how many kinds of arguments are kept
 
 
@@ -81,6 +85,7 @@ class Path:
     program: Program
     run: Callable
     surroundings: Surroundings
+    writes: list
     source: str
     hits: int = 0
 
@@ -93,6 +98,7 @@ class Kind:
     careful: list = field(default_factory=list)
     eager: str | None = None
     traces: int = 0
+    impure: int = 0
 
 
 class Compiled:
@@ -148,21 +154,34 @@ class Compiled:
         if kind.eager is not None:
             return self._f(*args, **kwargs)
         for path in kind.paths:
-            if not path.surroundings.same():
+            outside = path.surroundings.read()
+            if outside is None:
                 continue
             try:
-                outputs = path.run(points)
+                outputs = path.run((*points, *outside) if outside else points)
             except GuardFailed:
                 continue
             except Exception:  # the function itself raises it, at the user's line
                 return self._fallback(args, kwargs)
             path.hits += 1
-            if finite(outputs):
-                return tree.unflatten(path.program.structure, outputs)
-            return self._careful(kind, path, args, kwargs, points)
+            if not finite(outputs):
+                return self._careful(kind, args, kwargs, points)
+            if path.writes:
+                return self._finish(path.program.structure, outputs, path.writes, (*points, *outside), args, kwargs)
+            return tree.unflatten(path.program.structure, outputs)
         if points is args:
             key, points = self._kind_of(args, kwargs)
         return self._trace(key, args, kwargs, points)
+
+    def _finish(self, structure, outputs, writes, points, args, kwargs):
+        """Return results; what the function wrote into its arguments, or arrays outside, is written there."""
+        if writes:
+            if len(points) <= max(writes) or not can_write(points, writes):
+                return self._fallback(args, kwargs)
+            for k, y in zip(writes, outputs[-len(writes) :], strict=True):
+                points[k][...] = y
+            outputs = outputs[: -len(writes)]
+        return tree.unflatten(structure, outputs)
 
     def _note_usual(self, args, kind):
         """Let later calls with such arguments, arrays and floats by position, find their kind at once."""
@@ -184,21 +203,30 @@ class Compiled:
             elif issubclass(c, DYNAMIC):
                 if c is np.ndarray or issubclass(c, np.generic):
                     if x.dtype.kind not in "fciub":
-                        return None, self._plain_call
+                        return None, self._plain_call(f"it is called with an array of dtype {x.dtype}")
                     key.append((c, x.shape, x.dtype))
                 elif c in (float, complex):
                     key.append(c)
-                else:  # a subclass of ndarray
-                    return None, self._plain_call
+                else:  # a subclass
+                    return None, self._plain_call(f"it is called with a {c.__name__}")
                 points.append(x)
-            else:
+            elif c in BY_VALUE or isinstance(x, np.dtype | type):
                 key.append((c, x))
+            elif c is slice:
+                key.append((c, x.start, x.stop, x.step))
+            else:
+                key.append((c, ByIdentity(x, self._forget)))
         key = tuple(key)
         try:
             hash(key)
         except TypeError:
-            return None, self._plain_call
+            return None, self._plain_call("a static argument is not hashable")
         return key, points
+
+    def _forget(self, dead):
+        """Drop what is kept for an object that is no more."""
+        for key in [k for k in list(self._kinds) if any(part.__class__ is tuple and part[-1] is dead for part in k)]:
+            self._kinds.pop(key, None)
 
     def _static_flags(self, args, kwargs):
         """Return for each value whether it belongs to a static argument; None if there is none."""
@@ -213,8 +241,15 @@ class Compiled:
             flags += [name in self._static_names] * len(tree.flatten(kwargs[name])[0])
         return flags
 
-    def _plain_call(self, args, kwargs):
-        return self._f(*args, **kwargs)
+    def _plain_call(self, why):
+        """Return a call of the function as Python."""
+
+        def called(args, kwargs):
+            y = self._fallback(args, kwargs)
+            self._warn(why)
+            return y
+
+        return called
 
     # -- tracing -----------------------------------------------------------------------------------------------
 
@@ -228,6 +263,7 @@ class Compiled:
                     self._usual.clear()
                 kind = self._kinds[key] = Kind()
             kind.paths = [p for p in kind.paths if p.surroundings.same()]
+            kind.careful = [p for p in kind.careful if p.surroundings.same()]
             if kind.traces >= PATIENCE * self._most:
                 return self._give_up(
                     kind, args, kwargs,
@@ -241,58 +277,78 @@ class Compiled:
             start = time.perf_counter()
             try:
                 path, outputs = self._path(args, kwargs, careful=False)
+            except Borrowed:
+                kind.traces -= 1
+                y = self._fallback(args, kwargs)
+                self._warn("it reads a value that another transform traces; give it as an argument", for_good=False)
+                return y
             except Untraceable as why:
-                return self._give_up(kind, args, kwargs, str(why))
+                kind.impure += 1
+                if isinstance(why, Impure) and kind.impure < IMPURE:
+                    return self._as_run(why, args, kwargs)
+                return self._give_up(kind, args, kwargs, why)
             finally:
                 self._stats.seconds += time.perf_counter() - start
             kind.paths = [path, *kind.paths]
             if finite(outputs):
-                return tree.unflatten(path.program.structure, [fresh(y) for y in outputs])
-            return self._careful(kind, path, args, kwargs, points)
+                given = (*points, *(path.surroundings.read() or ()))
+                outputs = [fresh(y) for y in outputs]
+                return self._finish(path.program.structure, outputs, path.writes, given, args, kwargs)
+            return self._careful(kind, args, kwargs, points)
+
+    def _as_run(self, why, args, kwargs):
+        """Return what a run gave that can't be a program; it is run anew where its results may not be eager's."""
+        result = why.result
+        if result is None:
+            return self._f(*args, **kwargs)
+        if not finite(result.values):
+            result.undo()
+            return self._f(*args, **kwargs)
+        return self._finish(result.structure, result.values, result.writes, result.points, args, kwargs)
 
     def _path(self, args, kwargs, careful):
-        surroundings = Surroundings(self._f)
         leaves, _ = tree.flatten((args, kwargs))
         static = self._static_flags(args, kwargs) or [False] * len(leaves)
         dynamic = [isinstance(x, DYNAMIC) and not s for x, s in zip(leaves, static, strict=True)]
         self._stats.traces += 1
+        roots = [self._f, *[x for x, d in zip(leaves, dynamic, strict=True) if not d]]
         with np.errstate(all="ignore"):
-            program, outputs = trace(self._f, args, kwargs, dynamic, careful=careful)
-        program = optimise(program)
+            made, surroundings = watched(self._f, roots, args, kwargs, dynamic, careful=careful)
+        program = optimise(made.program)
         run = build(program)
         self._stats.paths += 1
         self._stats.bytes += run.bytes
-        return Path(program, run.run, surroundings, run.source), outputs
+        return Path(program, run.run, surroundings, made.writes, source=run.source), made.outputs
 
-    def _careful(self, kind, path, args, kwargs, points):
+    def _careful(self, kind, args, kwargs, points):
         """Run a call whose result is not finite again: by a program with masks, then by the function."""
         with self._lock:
             for other in kind.careful:
-                if other.surroundings.same():
+                outside = other.surroundings.read()
+                if outside is not None:
                     try:
-                        outputs = other.run(points)
+                        outputs = other.run((*points, *outside))
                     except GuardFailed:
                         continue
                     except Exception:
                         return self._fallback(args, kwargs)
-                    if finite(outputs):
-                        return tree.unflatten(other.program.structure, outputs)
-                    return self._fallback(args, kwargs)
+                    return self._finish_careful(other, outputs, (*points, *outside), args, kwargs)
             if len(kind.careful) < self._most and kind.eager is None:
                 start = time.perf_counter()
                 try:
                     other, outputs = self._path(args, kwargs, careful=True)
-                except Untraceable:
+                except (Untraceable, Borrowed):
                     return self._fallback(args, kwargs)
                 finally:
                     self._stats.seconds += time.perf_counter() - start
                 kind.careful.insert(0, other)
-                try:
-                    outputs = other.run(points)
-                except Exception:  # Python's numbers raise where NumPy's give inf or nan
-                    return self._fallback(args, kwargs)
-                if finite(outputs):
-                    return tree.unflatten(other.program.structure, outputs)
+                given = (*points, *(other.surroundings.read() or ()))
+                return self._finish_careful(other, [fresh(y) for y in outputs], given, args, kwargs)
+        return self._fallback(args, kwargs)
+
+    def _finish_careful(self, path, outputs, points, args, kwargs):
+        if finite(outputs):
+            return self._finish(path.program.structure, outputs, path.writes, points, args, kwargs)
         return self._fallback(args, kwargs)
 
     def _fallback(self, args, kwargs):
@@ -301,19 +357,26 @@ class Compiled:
 
     def _give_up(self, kind, args, kwargs, why):
         """Run the function as Python from now on, for arguments of this kind."""
-        y = self._f(*args, **kwargs)  # raises what the function raises
-        kind.eager = why
-        self._stats.eager = (*self._stats.eager, why)
+        if isinstance(why, Untraceable):
+            y = self._as_run(why, args, kwargs)
+        else:
+            y = self._f(*args, **kwargs)  # raises what the function raises
+        kind.eager = str(why)
+        self._stats.eager = (*self._stats.eager, str(why))
+        self._warn(str(why))
+        return y
+
+    def _warn(self, why, for_good=True):
+        """Say once why the function is run as Python."""
         if not self._warned:
             self._warned = True
             line = user_line()
             warnings.warn(
-                f"{name_of(self._f)} is not compiled but run as Python: {why}"
+                f"{name_of(self._f)} is {'not compiled but' if for_good else 'this time'} run as Python: {why}"
                 + (f"\n  called at {line}" if line else ""),
                 CompileWarning,
-                stacklevel=3,
+                stacklevel=4,
             )  # fmt: skip
-        return y
 
     # -- under transforms --------------------------------------------------------------------------------------
 
@@ -331,7 +394,10 @@ class Compiled:
         known = self._derivatives.get(structure)
         if known is None:
             known = self._derivatives[structure] = Derivatives(self, structure).definition
-        return call(known, leaves, {})
+        try:
+            return call(known, leaves, {})
+        except (Writes, NotDifferentiableError):  # it does what a call with a rule can't: its code is gone through
+            return self._f(*args, **kwargs)
 
     # -- for people --------------------------------------------------------------------------------------------
 
@@ -370,8 +436,13 @@ class Derivatives:
         f = compiled._f
 
         def on_leaves(*leaves):
-            args, kwargs = tree.unflatten(structure, list(leaves))
-            return compiled(*args, **kwargs)
+            args, kwargs = tree.unflatten(structure, [locked(x) for x in leaves])
+            try:
+                return compiled(*args, **kwargs)
+            except ValueError as error:
+                if "read-only" in str(error):
+                    raise Writes from None
+                raise
 
         def smooth(leaves):
             """Return the function of the floats among the values, those, and their places."""
@@ -409,6 +480,50 @@ class Derivatives:
             return push([xdots[k] for k, x in enumerate(leaves) if inexact_leaf(x)], *leaves)
 
         self.definition = Definition(on_leaves, name_of(f), vjp=pulled, jvp=pushed)
+
+
+class Writes(Exception):
+    """The function writes into its arguments."""
+
+
+def locked(x):
+    """Return an array as a view that can't be written to."""
+    if x.__class__ is ARRAY and x.flags.writeable:
+        x = x.view()
+        x.flags.writeable = False
+    return x
+
+
+def can_write(points, writes):
+    """Tell whether arrays may be written to: none is read-only, and none shares memory with another."""
+    for k in writes:
+        x = points[k]
+        if not x.flags.writeable:
+            return False
+        if any(n != k and y.__class__ is ARRAY and np.may_share_memory(x, y) for n, y in enumerate(points)):
+            return False
+    return True
+
+
+class ByIdentity:
+    """An object in the key of a kind of arguments: by its identity, and not kept alive."""
+
+    __slots__ = ("__weakref__", "hash", "ref")
+
+    def __init__(self, x, forget):
+        self.hash = id(x)
+        me = weakref.ref(self)
+        try:
+            self.ref = weakref.ref(x, lambda _: me() is not None and forget(me()))
+        except TypeError:  # some have no weak references
+            self.ref = lambda: x
+
+    def __hash__(self):
+        return self.hash
+
+    def __eq__(self, other):
+        x = self.ref()
+        return self is other or (x is not None and other.__class__ is ByIdentity and other.ref() is x)
 
 
 def inexact_leaf(x):

@@ -1,17 +1,478 @@
-"""What a function reads from its surroundings: globals, closures, defaults, attributes."""
+"""What a function reads from its surroundings: globals, closures, defaults, attributes.
 
-from collections.abc import Callable
+A `Walk` starts at a function and goes where its code can lead: to the globals and closure cells that the code names, to
+attributes of objects by the names that stand in the code, into containers, and to the functions found there. With the
+code that ran known, it keeps to that. What it passes is written down as `Surroundings`, which compare it at each call:
+numbers, strings and containers of them by type and value, arrays by identity and content, all else by identity.
+
+The walk sees names, not values: it takes in more than what was read (an attribute of another object with the same
+name), and never less, but for what C code keeps to itself (an iterator, the environment of the process, a file).
+"""
+
+import functools
+import gc
+import sys
+import types
+from collections import deque
+from operator import is_
+
+import numpy as np
+
+from chainrule.engine.boxed import Boxed
+from chainrule.errors import _HERE
+from chainrule.program.chance import clock, is_generator
+from chainrule.program.names import names_in
+
+MISSING = type("Missing", (), {"__repr__": lambda self: "<missing>"})()
+PLAIN = (int, float, complex, str, bytes, bool, type(None), range, slice, np.dtype, np.generic, type(Ellipsis))
+ATOMS = frozenset({int, float, complex, str, bytes, bool, type(None), np.float64})
+CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+MOST = 10_000  # values in one container
+BOUND = 5_000  # values that are looked at before anything has run
+
+
+class Unclear(Exception):
+    """Why what a function reads can't be compared later."""
 
 
 class Surroundings:
-    """What a function and the functions that it calls found outside of their arguments, to be compared later."""
+    """What a function and the functions that it calls found outside of their arguments, to be compared later.
 
-    def __init__(self, f: Callable) -> None:
-        self.checks = ()
+    ``lifted`` are the places of arrays that are inputs of the program: there each call takes what it finds.
+    """
+
+    __slots__ = ("arrays", "attributes", "cells", "contents", "lifted", "slots")
+
+    def __init__(self) -> None:
+        self.slots = []  # (mapping, key, what was there)
+        self.cells = []  # (closure cell, what was in it)
+        self.attributes = []  # (object, name, what it was)
+        self.arrays = []  # (array, shape, dtype, its bytes)
+        self.contents = []  # (container, keys or None, values)
+        self.lifted = []  # (cell, None) or (mapping, key), then shape and dtype
+
+    def read(self) -> tuple | None:
+        """Return the arrays at the lifted places; None if something is not what it was."""
+        for mapping, key, seen in self.slots:
+            v = mapping.get(key, MISSING)
+            if v is not seen and not alike(v, seen):
+                return None
+        if self.cells:
+            try:
+                for cell, seen in self.cells:
+                    v = cell.cell_contents
+                    if v is not seen and not alike(v, seen):
+                        return None
+            except ValueError:  # an empty cell
+                return None
+        for holder, name, seen in self.attributes:
+            v = getattr(holder, name, MISSING)
+            if v is not seen and not alike(v, seen):
+                return None
+        for array, shape, dtype, raw in self.arrays:
+            if array.shape != shape or array.dtype != dtype or not same_bytes(array, raw):
+                return None
+        for container, keys, values in self.contents:
+            if not same_content(container, keys, values):
+                return None
+        if not self.lifted:
+            return ()
+        found = []
+        try:
+            for holder, key, shape, dtype in self.lifted:
+                v = holder.cell_contents if key is None else holder[key]
+                if v.__class__ is not np.ndarray or v.shape != shape or v.dtype != dtype:
+                    return None
+                found.append(v)
+        except (ValueError, LookupError):
+            return None
+        return tuple(found)
 
     def same(self) -> bool:
         """Tell whether all of it is what it was."""
-        for check in self.checks:
-            if not check():
-                return False
-        return True
+        return self.read() is not None
+
+    @property
+    def count(self) -> int:
+        """How many things are compared."""
+        return sum(len(getattr(self, name)) for name in self.__slots__)
+
+
+def alike(a, b):
+    """Tell whether two different objects are the same plain value: of one type, with NaN and -0.0 as they are."""
+    c = a.__class__
+    if c is not b.__class__:
+        return False
+    if c is float or c is complex or isinstance(a, np.generic):
+        return np.asarray(a).dtype == np.asarray(b).dtype and np.asarray(a).tobytes() == np.asarray(b).tobytes()
+    if c in (int, str, bytes, bool, range, slice) or isinstance(a, np.dtype):
+        return a == b
+    if c is types.MethodType:
+        return a.__func__ is b.__func__ and a.__self__ is b.__self__
+    if c is tuple:
+        return len(a) == len(b) and all(x is y or alike(x, y) for x, y in zip(a, b, strict=True))
+    return False
+
+
+def same_bytes(array, raw):
+    """Tell whether an array holds these bytes."""
+    if array.flags.c_contiguous and array.dtype != object:
+        return bytearray.__eq__(raw, array) is True  # compares memory, without a copy
+    return array.tobytes() == raw
+
+
+def same_content(container, keys, values):
+    """Tell whether a container holds what it held."""
+    if len(container) != len(values):
+        return False
+    if keys is not None:
+        if not all(map(is_, container, keys)) and not all(map(alike_or_same, container, keys)):
+            return False
+        container = container.values()
+    try:
+        return all(map(is_, container, values)) or all(map(alike_or_same, container, values))
+    except RuntimeError:  # another thread changes it
+        return False
+
+
+def alike_or_same(a, b):
+    """Tell whether two values are one object or the same plain value."""
+    return a is b or alike(a, b)
+
+
+@functools.lru_cache(1024)
+def home(module):
+    """Tell whose a module is: "ours", "theirs" (NumPy, SciPy, the standard library) or "user"."""
+    root = (module or "").partition(".")[0]
+    if root == "chainrule":
+        return "ours"
+    if root in ("numpy", "scipy", "optree") or root in sys.stdlib_module_names or root.startswith("namedtuple_"):
+        return "theirs"
+    return "user"
+
+
+def home_of_function(f):
+    """Tell whose a function is."""
+    if f.__code__.co_filename.startswith(_HERE):
+        return "ours"
+    found = home(f.__globals__.get("__name__", ""))
+    return "user" if found == "ours" else found
+
+
+class Walk:
+    """Where the code of a function leads.
+
+    `ran` has the code that ran, with its globals; None stands for all code. `guards` is off in a walk that only looks
+    for what there is, which is bounded. Arrays at the places in `lifted`, (id of holder, key), are left to the
+    program's inputs.
+    """
+
+    def __init__(self, roots, ran=None, *, guards=True, lifted=()):
+        self.ran, self.guards, self.lifted_places = ran, guards, lifted
+        self.forced = set()  # code that counts as run
+        names, before = set(), -1
+        while len(names) + len(self.forced) > before:  # until no code is found whose names are new
+            before = len(names) + len(self.forced)
+            self.start(frozenset(names))
+            for code, space in (ran or {}).items():
+                if home(space.get("__name__")) == "user":
+                    self.code(code, space, False)
+            self.todo += [(root, False) for root in roots]
+            self.run()
+            left = [] if ran is None else [c for c in ran if c not in self.reached]
+            if left:
+                self.todo += [(f, False) for f in functions_of(left)]
+                self.run()
+            names |= self.found_names
+        for v in self.arrays:
+            raw = v.tobytes()
+            raw = bytearray(raw) if v.flags.c_contiguous and v.dtype != object else raw
+            self.surroundings.arrays.append((v, v.shape, v.dtype, raw))
+
+    def start(self, names):
+        """Forget what was found, except for the names of attributes."""
+        self.attribute_names, self.found_names = names, set()
+        self.surroundings = Surroundings()
+        self.known = {}  # (id, forced) -> object that was looked at
+        self.places, self.codes, self.reached = set(), set(), set()
+        self.functions, self.arrays, self.generators, self.boxes, self.todo = [], [], [], [], []
+        self.spaces = {}  # id of an object's namespace -> (it, the names that it had)
+        self.liftable = {}  # place -> (holder, key, array, name)
+        self.written_cells, self.written_spaces = set(), set()
+        self.everything = False  # whether code asks for attributes by computed names
+
+    def run(self):
+        """Look at all that is to do."""
+        while self.todo and (self.guards or len(self.known) < BOUND):
+            self.look(*self.todo.pop())
+
+    # -- places --------------------------------------------------------------------------------------------------
+
+    def slot(self, mapping, key, v, owner=None, force=False, liftable=False):
+        """Go through an entry of a namespace, that of `owner` if it has no dict of its own."""
+        place = id(mapping if owner is None else owner), key
+        if place in self.places:
+            return
+        self.places.add(place)
+        if not (liftable and self.lift(mapping, key, v, place, key)):
+            self.surroundings.slots.append((mapping, key, v))
+            self.todo.append((v, force))
+
+    def cell(self, cell, name, force):
+        """Go through a closure cell."""
+        place = id(cell), None
+        try:
+            v = cell.cell_contents
+        except ValueError:
+            return
+        if place not in self.places:
+            self.places.add(place)
+            if not self.lift(cell, None, v, place, name):
+                self.surroundings.cells.append((cell, v))
+                self.todo.append((v, force))
+
+    def lift(self, holder, key, v, place, name):
+        """Leave an array to the inputs of the program, or take note that it could be."""
+        if v.__class__ is not np.ndarray or v.dtype.kind not in "fc" or not v.shape:
+            return False
+        if place in self.lifted_places:
+            self.surroundings.lifted.append((holder, key, v.shape, v.dtype))
+            return True
+        self.liftable[place] = holder, key, v, name
+        return False
+
+    # -- values --------------------------------------------------------------------------------------------------
+
+    def look(self, v, force):
+        """Look at a value: what of it can change, and where it leads."""
+        c = v.__class__
+        if c in ATOMS or v is MISSING or isinstance(v, PLAIN) or (id(v), force) in self.known:
+            return
+        again = (id(v), not force) in self.known
+        self.known[id(v), force] = v
+        if isinstance(v, Boxed):
+            self.boxes.append(v)
+        elif isinstance(v, np.ndarray):
+            if not again:
+                self.arrays.append(v)
+                if v.dtype == object:
+                    self.todo += [(x, force) for x in v.ravel().tolist()]
+        elif isinstance(v, types.FunctionType):
+            self.function(v, force)
+        elif isinstance(v, types.ModuleType):
+            if home(v.__name__) == "user":
+                for name in self.chosen(v.__dict__):
+                    self.slot(v.__dict__, name, v.__dict__[name], None, force)
+        elif isinstance(v, type):
+            self.type(v, force)
+        elif isinstance(v, CONTAINERS):
+            self.container(v, force, again)
+        elif is_generator(v):
+            self.generators.append(v)
+        elif isinstance(c, type) and (c in ITERATORS or c.__module__ == "itertools"):
+            if self.guards:
+                raise Unclear(f"it reads an iterator (a {c.__name__}), which each call would move on")
+        else:
+            self.object(v, c, force)
+
+    def container(self, v, force, again):
+        """Go through the values of a container."""
+        if len(v) > MOST:
+            if self.guards:
+                raise Unclear(
+                    f"it reads a {type(v).__name__} of {len(v)} values, which each call would have to compare"
+                )
+            return
+        values = list(v.values()) if isinstance(v, dict) else list(v)
+        if not again and v.__class__ is not tuple:
+            self.surroundings.contents.append((v, list(v) if isinstance(v, dict) else None, values))
+        self.todo += [(x, force) for x in values if x.__class__ not in ATOMS]
+        if v.__class__ not in CONTAINERS and not hasattr(v, "_fields"):
+            self.object(v, v.__class__, force)
+
+    def object(self, v, c, force):
+        """Go through the attributes of an object that the code names, and to its class."""
+        if c is types.MethodType:
+            self.todo += [(v.__func__, force), (v.__self__, force)]
+        elif c is functools.partial:
+            self.todo += [(v.func, force), (v.args, force), (v.keywords, force)]
+        elif isinstance(v, staticmethod | classmethod):
+            self.todo.append((v.__func__, force))
+        elif isinstance(v, property):
+            self.todo += [(g, force) for g in (v.fget, v.fset, v.fdel)]
+        elif isinstance(v, functools.cached_property):
+            self.todo.append((v.func, force))
+        elif home(c.__module__) == "ours":  # objects of ours hold the user's functions
+            self.todo += [(x, force or c.__name__ == "Compiled") for x in held_by(v, c)]
+        elif home(c.__module__) == "theirs":
+            self.todo += [(getattr(v, n, None), True) for n in ("__wrapped__", "pyfunc")]
+            inside = getattr(v, "__dict__", None)
+            if inside.__class__ is dict:
+                for name in self.chosen(inside):
+                    self.slot(inside, name, inside[name], None, force)
+        else:
+            self.instance(v, c, force)
+
+    def instance(self, v, c, force):
+        """Go through an object of a class of the user's."""
+        inside = getattr(v, "__dict__", None)
+        inside = inside if inside.__class__ is dict else {}
+        for name in self.chosen(inside):
+            self.slot(inside, name, inside[name], None, force)
+        for name in self.attribute_names - inside.keys():
+            k = next((k for k in c.__mro__ if name in k.__dict__), None)
+            if k is None:
+                continue
+            if isinstance(k.__dict__[name], types.MemberDescriptorType):  # of __slots__
+                found = getattr(v, name, MISSING)
+                if (id(v), name) not in self.places:
+                    self.places.add((id(v), name))
+                    self.surroundings.attributes.append((v, name, found))
+                    self.todo.append((found, force))
+            elif home(k.__module__) == "user" and getattr(v, "__dict__", None) is inside:
+                self.slot(inside, name, MISSING)  # found in the class, as long as the object itself has none
+        self.type(c, force)
+
+    def type(self, c, force):
+        """Go through what the user's classes define under the names that the code has."""
+        for k in c.__mro__:
+            if home(k.__module__) == "user":
+                for name, v in list(k.__dict__.items()):
+                    if name in self.attribute_names or (name.startswith("__") and self.has_run(v, force)):
+                        self.slot(k.__dict__, name, v, k, force)
+
+    def has_run(self, v, force):
+        """Tell whether a value is a function that is gone into: Python calls some without their name in the code."""
+        if not isinstance(v, types.FunctionType):
+            return False
+        return self.ran is None or force or v.__code__ in self.ran or v.__code__ in self.forced
+
+    def chosen(self, space):
+        """Return the names of a namespace that the code has."""
+        if id(space) not in self.spaces:
+            self.spaces[id(space)] = space, set(space)
+        return [n for n in space if isinstance(n, str)] if self.everything else self.attribute_names & space.keys()
+
+    # -- functions -----------------------------------------------------------------------------------------------
+
+    def function(self, f, force):
+        """Go into a function: by the names that its code has, to its closure and its defaults."""
+        wrapped = f.__dict__.get("__wrapped__")
+        if home_of_function(f) != "user":  # a transform, or a wrapper by NumPy: it holds the user's function
+            for cell in f.__closure__ or ():
+                try:
+                    self.todo.append((cell.cell_contents, force))
+                except ValueError:
+                    continue
+            self.todo.append((wrapped, force or f.__module__.startswith("chainrule.adopt")))
+            return
+        code = f.__code__
+        if not self.has_run(f, force):
+            return
+        if force:
+            self.forced.add(code)
+        found = names_in(code)
+        self.reached |= found.codes
+        self.functions.append(f)
+        self.code(code, f.__globals__, force)
+        for name, cell in zip(code.co_freevars, f.__closure__ or (), strict=True):
+            if name in found.written_cells:
+                self.written_cells.add(id(cell))
+            self.cell(cell, name, force)
+        for which in ("__defaults__", "__kwdefaults__"):
+            values = getattr(f, which)
+            if values:
+                self.surroundings.attributes.append((f, which, values))
+                self.todo.append((values, force))
+
+    def code(self, code, space, force):
+        """Go through the globals that a piece of code names, and take note of its names of attributes."""
+        if (code, force) in self.codes:
+            return
+        self.codes.add((code, force))
+        found = names_in(code)
+        self.found_names |= found.attributes
+        self.everything = self.everything or found.computed
+        if found.written_globals or found.namespaces:
+            self.written_spaces.add(id(space))
+        for name in found.globals:
+            self.slot(space, name, space.get(name, MISSING), None, force, liftable=True)
+        if self.guards:
+            if found.unseeded:
+                raise Unclear(f"it makes a random generator without a seed: {found.unseeded}()")
+            read = clock(found, space)
+            if read:
+                raise Unclear(f"it asks {read}, whose answer would be the same in each run")
+
+    # -- before and after ----------------------------------------------------------------------------------------
+
+    def changed(self, after) -> str | None:
+        """Return the name of something that is not what it was, of what a later walk goes through; None if all is."""
+        for mapping, key, seen in self.surroundings.slots:
+            if (id(mapping), key) in after.places and not alike_or_same(mapping.get(key, MISSING), seen):
+                return str(key)
+        for mapping, key, _ in after.surroundings.slots:
+            had = self.spaces.get(id(mapping))
+            if had is not None and key not in had[1] and key in mapping:
+                return str(key)
+        for cell, seen in self.surroundings.cells:
+            if (id(cell), None) in after.places and not alike_or_same(cell.cell_contents, seen):
+                return "a variable of the function around it"
+        met = {id(container) for container, _, _ in after.surroundings.contents}
+        for container, keys, values in self.surroundings.contents:
+            if id(container) in met and not same_content(container, keys, values):
+                return f"a {type(container).__name__}"
+        met = {id(array) for array in after.arrays}
+        for array, shape, dtype, raw in self.surroundings.arrays:
+            if id(array) in met and (array.shape != shape or array.dtype != dtype or not same_bytes(array, raw)):
+                return "an array"
+        return None
+
+    def mend(self) -> None:
+        """Put plain values in place of Tracers that a run has left behind."""
+        for mapping, key, _ in self.surroundings.slots:
+            v = mapping.get(key, MISSING)
+            if isinstance(v, Boxed) and isinstance(mapping, dict):
+                mapping[key] = unboxed(v)
+        for space, _ in self.spaces.values():
+            for key, v in list(space.items()):
+                if isinstance(v, Boxed) and isinstance(space, dict):
+                    space[key] = unboxed(v)
+        for cell, _ in self.surroundings.cells:
+            if isinstance(cell.cell_contents, Boxed):
+                cell.cell_contents = unboxed(cell.cell_contents)
+        for container, _, _ in self.surroundings.contents:
+            entries = container.items() if isinstance(container, dict) else enumerate(container)
+            for key, v in list(entries):
+                if isinstance(v, Boxed) and hasattr(container, "__setitem__"):
+                    container[key] = unboxed(v)
+
+
+def unboxed(v):
+    """Return the plain value of a Tracer."""
+    while getattr(type(v), "recorded", False):
+        v = v.data
+    return v
+
+
+ITERATORS = (
+    types.GeneratorType, type(iter([])), type(iter(())), type(iter({})), type(iter({}.items())),
+    type(iter({}.values())), type(iter(range(1))), type(iter(set())), type(reversed([])), enumerate, zip, map, filter,
+)  # fmt: skip
+
+
+def held_by(v, c):
+    """Return what an object of ours holds."""
+    names = [n for k in c.__mro__ for n in getattr(k, "__slots__", ()) if isinstance(n, str)]
+    if c.__name__ == "Compiled":
+        return [v._f]
+    return [*getattr(v, "__dict__", {}).values(), *[getattr(v, n, None) for n in names if n != "__weakref__"]]
+
+
+def functions_of(codes):
+    """Find the functions that have these code objects."""
+    wanted = set(codes)
+    return [f for f in gc.get_referrers(*codes) if isinstance(f, types.FunctionType) and f.__code__ in wanted]
+
+
+__all__ = ["MISSING", "Surroundings", "Unclear", "Walk", "alike"]

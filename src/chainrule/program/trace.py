@@ -5,32 +5,64 @@ the program's guards. A function can't be traced if a value leaves the trace uns
 box of another transform in its closure, a random number.
 """
 
-import random
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from chainrule import tree
 from chainrule.engine.boxed import Boxed
-from chainrule.errors import ConversionError, NoRuleError, raised_in
+from chainrule.errors import NotDifferentiableError, raised_in
 from chainrule.program.ir import Program, Symbol, interpret
 from chainrule.program.loops.marks import listening
 from chainrule.program.loops.roll import roll
-from chainrule.program.record import finished, hints_of, recording
+from chainrule.program.record import hints_of, recording
 from chainrule.program.tracing import Tracer
-from chainrule.transforms.common import run
+from chainrule.transforms.common import output_point, own, run
 
 
 class Untraceable(Exception):
-    """Why a function can't be traced, with the user's line."""
+    """Why a function can't be traced, with the user's line; `result` is what the run gave, if it came to its end."""
 
-    def __init__(self, why, where=None):
+    def __init__(self, why, where=None, result=None):
         super().__init__(why if where is None else f"{why} ({where})")
+        self.result = result
+
+
+class Result(NamedTuple):
+    """What a function returned, for `chainrule.tree`; what it wrote to which points; what takes back random draws."""
+
+    structure: Any
+    values: list
+    writes: list
+    points: list
+    undo: Callable
+
+
+@dataclass(eq=False, slots=True)
+class Traced:
+    """A recorded run.
+
+    `outputs` are its plain results. `writes` has the numbers of the points that the function wrote to in place: what
+    they became stands behind the results. `places` are those of the arrays from outside that became inputs.
+    """
+
+    program: Program
+    outputs: list
+    writes: list
+    frames: dict | None
+    points: list
 
 
 def trace(f: Callable, args: Any, kwargs: dict, dynamic: list, *, careful: bool = False) -> tuple[Program, list]:
-    """Run `f` once and return its program, and the outputs of this run.
+    """Run `f` once and return its program, and the outputs of this run. See `traced`."""
+    found = traced(f, args, kwargs, dynamic, careful=careful)
+    return found.program, found.outputs
+
+
+def traced(f, args, kwargs, dynamic, *, careful=False, lift=None) -> Traced:
+    """Run `f` once and return the record of the run.
 
     Parameters
     ----------
@@ -41,16 +73,18 @@ def trace(f: Callable, args: Any, kwargs: dict, dynamic: list, *, careful: bool 
         For each value whether it is an input of the program; the others are constants.
     careful : bool
         Let cotangents carry masks: a branch of a choice that was not taken can't make them NaN.
+    lift : Lift or None
+        Arrays from outside that are inputs, too, behind the others.
 
     Raises
     ------
     Untraceable
         If the program would not stand for the function. What `f` itself raises is raised.
     """
-    before = generators()
     with recording(f, asks="guard", through=True, borrow=True, careful=careful) as made:
         program, level = made.program, made.level
         hints, choice = hints_of(f, args, kwargs), iter(dynamic)
+        boxes = []
 
         def boxed(x):
             hint = next(hints)
@@ -58,32 +92,67 @@ def trace(f: Callable, args: Any, kwargs: dict, dynamic: list, *, careful: bool 
                 return x
             symbol = program.symbol(x, hint)
             program.inputs.append(symbol)
-            return Tracer(x, symbol, level)
+            boxes.append(Tracer(x, symbol, level))
+            return boxes[-1]
 
-        traced, named = tree.tree_map(boxed, list(args)), tree.tree_map(boxed, kwargs)
+        given, named = tree.tree_map(boxed, list(args)), tree.tree_map(boxed, kwargs)
+        g = f
+        if lift is not None:
+            g = lift.twin(f, program, level)
+            boxes += lift.boxes
+        listener = listening(made)
         try:
-            with listening(made):
-                out = run(f, traced, named)
-        except (ConversionError, NoRuleError) as error:
-            raise Untraceable(str(error).split("\n")[0], raised_in(error)) from error
-        finished(program, out, f, level)
-        pairs = zip(program.outputs, outputs_of(out, level), strict=True)
+            with listener:
+                out = run(g, given, named)
+        except Exception as error:  # the function's own comes up again when it is run as Python
+            raise Untraceable(f"{type(error).__name__}: {error}".split("\n")[0], raised_in(error)) from error
+        returned(program, out, f, level)
+        writes = written(program, boxes)
+        pairs = zip(program.outputs, outputs_of(out, level) + [boxes[k].data for k in writes], strict=True)
         values = {s: y for s, y in pairs if s.__class__ is Symbol}  # the others depend on no input
-    if generators() != before:
-        raise Untraceable("it draws random numbers, which would be the same in each run")
     for y in program.outputs:
         if isinstance(y, Boxed):
             raise Untraceable("its result belongs to another transform")
     outputs = [values[y] if y.__class__ is Symbol else y for y in program.outputs]
+    points = [x for x, d in zip(tree.flatten((args, kwargs))[0], dynamic, strict=True) if d]
+    points += [] if lift is None else lift.arrays
     rolled = roll(program, made)
-    if rolled is not program and gives(rolled, tree.flatten((args, kwargs))[0], dynamic, outputs):
+    if rolled is not program and gives(rolled, points, outputs):
         program = rolled
-    return program, outputs
+    frames = made.frames if listener.active else None
+    return Traced(program, outputs, writes, frames, points)
 
 
-def gives(program, leaves, dynamic, expected):
+def returned(program, out, f, level):
+    """Put what the function returned into the program; other than in derivatives, that may be None or a string."""
+    leaves, program.structure = ([out], None) if isinstance(out, Boxed) else tree.flatten(out)
+    for y in leaves:
+        if not isinstance(y, str | bytes) and y is not None:
+            try:
+                y = output_point(y, f)
+            except NotDifferentiableError:
+                raise Untraceable(f"it returns a {type(y).__name__}") from None
+            if own(y, level, f, Tracer):
+                y = y.data if y.aux is None else y.aux
+        program.outputs.append(y)
+
+
+def written(program, boxes):
+    """Find the inputs that the function wrote to; what they became are further outputs."""
+    writes = []
+    for k, (box, symbol) in enumerate(zip(boxes, program.inputs, strict=True)):
+        if symbol.shape == () and not isinstance(box.data, np.ndarray):
+            continue
+        if box.__class__ is not Tracer:
+            raise Untraceable(f"it writes into its argument {symbol.hint or k}, under a transform")
+        if box.aux is not symbol:
+            writes.append(k)
+            program.outputs.append(box.data if box.aux is None else box.aux)
+    return writes
+
+
+def gives(program, points, expected):
     """Tell whether a program with loops gives what the recorded run gave, bit for bit."""
-    points = [x for x, d in zip(leaves, dynamic, strict=True) if d]
     try:
         with np.errstate(all="ignore"):
             found = interpret(program, points)
@@ -104,10 +173,4 @@ def outputs_of(out, level):
     return [y.data if y.__class__ is Tracer and y.level == level else y for y in leaves]
 
 
-def generators():
-    """Return the state of the global random generators."""
-    kind, keys, *rest = np.random.get_state()
-    return random.getstate(), kind, keys.tobytes(), *rest
-
-
-__all__ = ["Untraceable", "trace"]
+__all__ = ["Result", "Traced", "Untraceable", "trace", "traced"]

@@ -1,0 +1,105 @@
+"""Arrays of floats that a function reads from its surroundings, as inputs of its program.
+
+What plain code does with such an array (``w * 2``, ``if w[0] > 0``) would be fixed in the program, since no Tracer is
+involved. So a *twin* of the function is traced: the same code, with globals and closure cells in which these arrays are
+Tracers, and other functions twins. Each call then reads the arrays where they stand, be they written to or replaced by
+others of the same shape and dtype.
+
+Only functions have twins. Arrays that are found otherwise, in attributes or containers, are compared by content.
+"""
+
+import functools
+import types
+
+from chainrule.errors import _HERE
+from chainrule.program.names import names_in
+from chainrule.program.surroundings import home_of_function
+from chainrule.program.tracing import Tracer
+
+INSIDE = tuple(_HERE + part for part in ("transforms", "program"))  # our code whose closures hold users' functions
+
+
+class Lift:
+    """The arrays to be lifted, as a walk found them."""
+
+    def __init__(self, walk) -> None:
+        self.fixed = walk.written_cells | walk.written_spaces  # what code writes is left as it is
+        self.found = {p: found for p, found in walk.liftable.items() if p[0] not in self.fixed}
+        self.arrays = [array for _, _, array, _ in self.found.values()]
+        self.spaces = {}  # id of globals -> those of the twins, and the original
+        self.twins = {}  # id of a function -> (its twin, the function)
+
+    def __bool__(self) -> bool:
+        return bool(self.found)
+
+    def twin(self, f, program, level):
+        """Return the twin of a function, after the arrays have become inputs of a program."""
+        self.made, self.symbols, self.boxes = {}, {}, []
+        for place, (_, _, array, name) in self.found.items():
+            self.symbols[place] = symbol = program.symbol(array, name)
+            program.inputs.append(symbol)
+            self.made[place] = Tracer(array, symbol, level)
+            self.boxes.append(self.made[place])
+        return self.of(f)
+
+    def originals(self, frames):
+        """Return the code that ran with the globals of the functions themselves in place of those of the twins."""
+        known = {id(space): original for space, original in self.spaces.values()}
+        return None if frames is None else {c: known.get(id(space), space) for c, space in frames.items()}
+
+    def clear(self):
+        """Forget the Tracers and twins."""
+        for space, original in self.spaces.values():  # functions that the run has left behind keep it
+            space.update({name: original[name] for name, v in space.items() if isinstance(v, Tracer) and name in original})
+        self.spaces, self.twins, self.made, self.boxes = {}, {}, {}, []
+
+    def of(self, v):
+        """Return the twin of a value: of a function, or of what holds one."""
+        if id(v) in self.twins:
+            return self.twins[id(v)][0]
+        c = v.__class__
+        if c is types.FunctionType:
+            whose = home_of_function(v)
+            if whose == "user" or v.__code__.co_filename.startswith(INSIDE):
+                return self.function(v, whose)
+        elif c is functools.partial:
+            f = self.of(v.func)
+            return v if f is v.func else functools.partial(f, *v.args, **v.keywords)
+        elif c is types.MethodType:
+            f = self.of(v.__func__)
+            return v if f is v.__func__ else types.MethodType(f, v.__self__)
+        elif c.__name__ == "Compiled" and c.__module__.startswith("chainrule."):
+            f = self.of(v._f)
+            return v if f is v._f else f
+        return v
+
+    def function(self, f, whose):
+        """Make the twin of a function."""
+        code, closure = f.__code__, f.__closure__ or ()
+        space = self.space(f.__globals__) if whose == "user" else f.__globals__
+        cells = tuple([c if id(c) in self.fixed else types.CellType() for c in closure])
+        made = types.FunctionType(code, space, f.__name__, f.__defaults__, cells or None)
+        self.twins[id(f)] = made, f
+        made.__kwdefaults__, made.__qualname__, made.__module__ = f.__kwdefaults__, f.__qualname__, f.__module__
+        made.__dict__.update(f.__dict__)
+        for new, old in zip(cells, closure, strict=True):
+            if new is not old:
+                try:
+                    v = old.cell_contents
+                except ValueError:  # still empty
+                    continue
+                box = self.made.get((id(old), None))
+                new.cell_contents = self.of(v) if box is None else box
+        if space is not f.__globals__:
+            for name in names_in(code).globals & space.keys():
+                box = self.made.get((id(f.__globals__), name))
+                space[name] = self.of(f.__globals__[name]) if box is None else box
+        return made
+
+    def space(self, original):
+        """Return the globals that twins have in place of others."""
+        if id(original) in self.fixed:
+            return original
+        if id(original) not in self.spaces:
+            self.spaces[id(original)] = dict(original), original
+        return self.spaces[id(original)][0]

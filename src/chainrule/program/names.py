@@ -1,0 +1,69 @@
+"""What names a piece of code has: of globals, of attributes, of what it imports and writes."""
+
+import dis
+import functools
+import types
+from dataclasses import dataclass, field
+
+COMPUTED = frozenset({"getattr", "vars", "__dict__", "hasattr", "attrgetter"})  # attributes by computed names
+NAMESPACES = frozenset({"globals", "exec", "eval"})
+SEEDED = frozenset({"default_rng", "RandomState", "Random", "SeedSequence", "PCG64", "MT19937", "Philox", "SFC64"})
+BETWEEN = frozenset({"CACHE", "PRECALL", "PUSH_NULL", "NOP", "EXTENDED_ARG"})
+
+
+@dataclass(eq=False, slots=True)
+class Names:
+    """The names in a code object and in those of the functions defined in it."""
+
+    globals: set = field(default_factory=set)
+    attributes: set = field(default_factory=set)
+    imports: set = field(default_factory=set)
+    written_globals: set = field(default_factory=set)
+    written_cells: set = field(default_factory=set)
+    codes: set = field(default_factory=set)
+    computed: bool = False  # whether attributes are asked for by computed names
+    namespaces: bool = False  # whether the dict of the globals is asked for
+    unseeded: str = ""  # a random generator that is made without a seed
+
+
+@functools.lru_cache(4096)
+def names_in(code) -> Names:
+    """Return the names in a code object."""
+    found = Names()
+    found.codes.add(code)
+    steps = [i for i in dis.get_instructions(code) if i.opname not in BETWEEN]
+    for i, after, then in zip(steps, [*steps[1:], None], [*steps[2:], None, None], strict=False):
+        name = i.opname
+        if name in ("LOAD_GLOBAL", "LOAD_NAME"):
+            found.globals.add(i.argval)
+        elif name in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM", "STORE_ATTR"):
+            found.attributes.add(i.argval)
+        elif name == "IMPORT_NAME":
+            found.imports.add(i.argval)
+        elif name in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+            found.written_globals.add(i.argval)
+            found.globals.add(i.argval)
+        elif name in ("STORE_DEREF", "DELETE_DEREF"):
+            found.written_cells.add(i.argval)
+        elif name == "LOAD_CONST" and isinstance(i.argval, str) and i.argval.isidentifier():
+            found.attributes.add(i.argval)  # getattr(x, "name")
+        if i.argval in SEEDED and "LOAD" in name and after is not None and called_empty(after, then):
+            found.unseeded = i.argval
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            more = names_in(inner)
+            for part in ("globals", "attributes", "imports", "written_globals", "codes"):
+                getattr(found, part).update(getattr(more, part))
+            found.written_cells |= more.written_cells
+            found.unseeded = found.unseeded or more.unseeded
+            found.computed, found.namespaces = found.computed or more.computed, found.namespaces or more.namespaces
+    found.computed = found.computed or bool(COMPUTED & (found.globals | found.attributes))
+    found.namespaces = found.namespaces or bool(NAMESPACES & found.globals)
+    return found
+
+
+def called_empty(after, then):
+    """Tell whether what was just loaded is called without an argument, or with None."""
+    if after.opname == "LOAD_CONST" and after.argval is None:
+        return then is not None and then.opname == "CALL" and then.arg == 1
+    return after.opname == "CALL" and after.arg == 0

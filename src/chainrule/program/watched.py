@@ -1,0 +1,85 @@
+"""A function is traced, and what it reads from its surroundings is found, and left as plain Python would leave it.
+
+Before the run, a walk takes note of all that the function's code can reach. After it, a second one keeps to the code
+that ran. What is not what it was before has been changed by the function itself: that can't be in a program. Nor can
+random numbers, clocks, and values of other transforms.
+"""
+
+from chainrule.program.chance import Chance
+from chainrule.program.ir import Symbol
+from chainrule.program.lifting import Lift
+from chainrule.program.surroundings import Surroundings, Unclear, Walk
+from chainrule.program.trace import Result, Traced, Untraceable, traced
+
+
+class Borrowed(Exception):
+    """The function reads a value that another transform traces."""
+
+
+class Impure(Untraceable):
+    """The function changes what it reads. This may have been the only time: what it keeps in a cache, say."""
+
+
+def watched(f, roots, args, kwargs, dynamic, *, careful=False) -> tuple[Traced, Surroundings]:
+    """Trace `f`; return the run, and what it found outside. See `trace.traced`.
+
+    Raises
+    ------
+    Borrowed
+        If it reads a traced value from outside; it has not run then.
+    Untraceable
+        If the program would not stand for the function.
+    """
+    before = Walk(roots, guards=False)
+    if before.boxes:
+        raise Borrowed
+    chance = Chance(before.generators)
+    lift = Lift(before)
+    options = {"careful": careful}
+    made = None
+    if lift:
+        try:
+            made = traced(f, args, kwargs, dynamic, lift=lift, **options)
+        except Exception:  # plain code needs plain arrays; what the function itself raises is raised again
+            chance.put_back()
+            before.mend()
+    if made is None:
+        lift = None
+        made = traced(f, args, kwargs, dynamic, **options)
+    frames = made.frames
+    if lift is not None:
+        frames = lift.originals(frames)
+        lift.clear()
+    result = Result(made.program.structure, made.outputs, made.writes, made.points, chance.put_back)
+    try:
+        after = Walk(roots, frames, lifted=() if lift is None else lift.found)
+    except Unclear as why:
+        before.mend()
+        raise Untraceable(str(why), result=result) from None
+    changed = before.changed(after)
+    if after.boxes or changed is not None:
+        before.mend()
+        after.mend()
+        raise Impure(f"it changes {changed or 'an object'}, which stands outside of it", result=result)
+    if chance.moved() or not all(map(chance.knows, after.generators)):
+        raise Untraceable("it draws random numbers, which would be the same in each run", result=result)
+    order_inputs(made, after.surroundings, lift)
+    return made, after.surroundings
+
+
+def order_inputs(made, surroundings, lift):
+    """Let the inputs be the arguments, and the arrays from outside in the order in which they are looked up."""
+    program = made.program
+    if lift is None:
+        return
+    count = len(program.inputs) - len(lift.found)
+    read = {s for e in program.equations for s in e.reads} | {y for y in program.outputs if y.__class__ is Symbol}
+    places = [(id(holder), key) for holder, key, _, _ in surroundings.lifted]
+    for place, symbol in lift.symbols.items():
+        if symbol in read and place not in places:
+            holder, key, array, _ = lift.found[place]
+            surroundings.lifted.append((holder, key, array.shape, array.dtype))
+            places.append(place)
+    old = list(program.inputs)
+    program.inputs = old[:count] + [lift.symbols[place] for place in places]
+    made.writes = [program.inputs.index(old[k]) for k in made.writes]
