@@ -14,7 +14,7 @@ import numpy as np
 from chainrule.engine import indexing, spec
 from chainrule.engine.rule import RULES
 from chainrule.program.emit.helpers import registered
-from chainrule.program.emit.text import ATOM, SUM, arguments, binding, literal, owner, subscript, within
+from chainrule.program.emit.text import ATOM, SUM, arguments, binding, literal, owner, subscript, weak, within
 from chainrule.program.ir import PYTHON, Symbol
 
 EXPRESSIONS: dict[Any, Any] = {}  # function -> how(write, *inputs, **params): an expression
@@ -98,7 +98,7 @@ def choose(write, mask, x):
     """Select; scalars by Python's own condition, whose other branch is the number 0."""
     shapes = [v.shape if v.__class__ is Symbol else np.shape(v) for v in (mask, x)]
     if shapes == [(), ()]:
-        if not is_array(x) and write.bare:
+        if weak(x):
             return f"{within(write(x), SUM)} if {within(write(mask), SUM)} else 0.0"
         return f"np.where({write(mask)}, {write(x)}, 0.0)[()]"
     return f"np.where({write(mask)}, {write(x)}, 0.0)"
