@@ -13,7 +13,7 @@ import numpy as np
 
 from chainrule.engine.spec import choose, sum_to
 from chainrule.program.backend.arrays import kind_of
-from chainrule.program.backend.numbers import BOOL, FLOAT, function_of, is_float
+from chainrule.program.backend.numbers import BOOL, FLOAT, function_of, is_float, reads_of
 from chainrule.program.emit.text import literal
 from chainrule.program.ir import Symbol
 
@@ -103,12 +103,12 @@ def shape_of(e):
     kind = kind_of(e)
     if kind != "elementwise" and not (kind == "out" and (function_of(e) in (np.where, choose, np.power))):
         return None
-    for x in e.reads:
+    for x in reads_of(e):
         if x.shape != s.shape if x.shape else not is_float(x):
             return None
         if x.shape and x.dtype not in (FLOAT, BOOL):
             return None
-    return s.shape if any(x.shape for x in e.reads) else None
+    return s.shape if any(x.shape for x in reads_of(e)) else None
 
 
 def sums(e, made) -> bool:

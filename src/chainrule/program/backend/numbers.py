@@ -12,7 +12,7 @@ import numpy as np
 from chainrule.engine.indexing import getitem
 from chainrule.engine.spec import cast_to, choose, real_part, spread_to, sum_to
 from chainrule.program.emit.text import number
-from chainrule.program.ir import Symbol
+from chainrule.program.ir import Equation, Symbol
 
 FLOAT = np.dtype(float)
 BOOL = np.dtype(bool)
@@ -53,6 +53,19 @@ ARRAY = {np.reshape, spread_to}  # of one number an array without axes
 def function_of(e):
     """Return the function of an equation, Python's operators as NumPy's functions."""
     return OPERATORS.get(e.fun, e.fun)
+
+
+def reads_of(e) -> list:
+    """Return the symbols that an equation reads, as its ``reads``; sooner for calls of plain operands."""
+    if e.__class__ is Equation and not e.params:
+        found = []
+        for x in e.inputs:
+            if x.__class__ is Symbol:
+                found.append(x)
+            elif x.__class__ is tuple or x.__class__ is list:
+                return e.reads
+        return found
+    return e.reads
 
 
 def is_float(x) -> bool:

@@ -8,6 +8,7 @@ makes it to the last one that reads a value with this root, and for good if such
 import math
 from collections import defaultdict
 
+from chainrule.program.backend.numbers import reads_of
 from chainrule.program.ir import Program, Symbol
 from chainrule.program.passes.sharing import may_share
 
@@ -31,7 +32,7 @@ class Lives:
         for s in self.outside:
             self.roots[s], self.whole[s], self.made[s] = frozenset([s]), s, -1
         for i, (e, kind) in enumerate(zip(equations, kinds, strict=True)):
-            reads = e.reads
+            reads = reads_of(e)
             for s in reads:
                 self.reads[s].append(i)
                 for r in self.roots[s]:

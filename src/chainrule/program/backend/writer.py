@@ -14,7 +14,7 @@ import numpy as np
 from chainrule.program.backend import arrays, blocks, numbers
 from chainrule.program.backend.arrays import Words, kind_of
 from chainrule.program.backend.expand import expanded
-from chainrule.program.backend.numbers import FLOAT, is_float, is_truth
+from chainrule.program.backend.numbers import FLOAT, is_float, is_truth, reads_of
 from chainrule.program.backend.rounds import Rounds, inner_equations
 from chainrule.program.backend.storage import FOREVER, Lives
 from chainrule.program.backend.unroll import unrolled
@@ -22,6 +22,7 @@ from chainrule.program.emit import statements
 from chainrule.program.emit.text import literal, subscript
 from chainrule.program.ir import PYTHON, GuardFailed, Program, Symbol, replaced, symbols_in
 
+COMPLEX = np.dtype(complex)
 SMALL = 4096  # outputs of up to so many entries may be written in memory of the set, and copied
 
 
@@ -83,8 +84,9 @@ class Writer:
     def plan_numbers(self):
         """Find the numbers that are carried as Python's: what equations on numbers make and read."""
         self.wanted, self.held = set(), set()
+        known = dict(zip(self.equations, self.kinds, strict=True))
         for e in inner_equations(self.expanded, self.body):
-            kind = kind_of(e)
+            kind = known.get(e) or kind_of(e)
             if kind == "number":
                 self.wanted.update([x for x in (*e.inputs, e.output) if x.__class__ is Symbol])
             elif kind == "elementwise" and doubles(e):
@@ -351,7 +353,7 @@ class Writer:
                 lines = f"{s.name} = {self.words.out(e, None)}"
             self.names[s] = s.name
         else:
-            operands = [self.operand(e, x) for x in e.inputs] if release else []
+            operands = [self.names[x] for x in e.inputs if x.__class__ is Symbol] if release else []
             stock = self.free[s.shape, s.dtype]
             for name in operands:  # the memory of an operand is in the cache
                 if name in stock:
@@ -443,14 +445,14 @@ class Writer:
 
 def doubles(e) -> bool:
     """Tell whether a call on arrays computes in float64 or complex128 whatever numbers stand beside these."""
-    return all(x.dtype in (FLOAT, float, int) or x.dtype == np.dtype(complex) for x in e.reads)
+    return all(x.dtype is FLOAT or x.dtype in (FLOAT, float, int, COMPLEX) for x in reads_of(e))
 
 
 def common_dtype(e):
     """Return the dtype that numbers take beside the arrays of a call, if these are inexact and of one dtype."""
     if numbers.function_of(e) not in arrays.ARITHMETIC:
         return None
-    found = {np.dtype(x.dtype) for x in e.reads if x.shape != () and x.dtype not in PYTHON}
+    found = {x.dtype for x in reads_of(e) if x.shape != () and x.dtype not in PYTHON}
     if len(found) != 1:
         return None
     dtype = next(iter(found))
