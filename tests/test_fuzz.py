@@ -172,3 +172,12 @@ def test_a_compiled_function_divides_by_zero_as_the_function_does():
     gradient = compile(cr.grad(f))
     for _ in range(2):
         np.testing.assert_array_equal(gradient(np.array([1.0, 2.0])), [0.0, 0.0])
+
+
+def test_a_checkpoint_whose_cotangent_is_masked_is_compiled():
+    def f(x):
+        y = cr.checkpoint(np.sin)(x)
+        return np.sum(np.where(x > 0, np.sqrt(np.abs(x)), y))
+
+    x = np.array([4.0, 0.0, -1.0])  # the slope of the root at 0 is infinite, and not used
+    np.testing.assert_allclose(compile(cr.grad(f))(x), [0.25, 1.0, np.cos(1.0)], rtol=1e-15)

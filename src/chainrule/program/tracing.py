@@ -17,7 +17,7 @@ import numpy as np
 from chainrule.engine import batched, tape
 from chainrule.engine.boxed import Boxed
 from chainrule.engine.buffer import Buffer
-from chainrule.engine.cotangent import LAZY
+from chainrule.engine.cotangent import LAZY, Masked
 from chainrule.engine.held import frozen_param
 from chainrule.engine.rule import RULES
 from chainrule.errors import ConversionError
@@ -158,6 +158,8 @@ class Recording:
         """
         if self.asks == "raise" or isinstance(ybar, Boxed):
             return ybar
+        if ybar.__class__ is Masked:  # a checkpoint hands it on to a pass of its own
+            return Masked(self.seed(ybar.value), ybar.mask)
         rule = RULES[np.positive]
         return self.equation(rule, (self.operand(ybar),), {}, applied(rule, (ybar,), {}), False)
 

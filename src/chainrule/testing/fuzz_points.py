@@ -63,9 +63,13 @@ class Case:
         return ys if all(np.all(np.isfinite(y)) for y in ys) else None
 
     def loss(self, *args):
-        """Return the weighted sum of all results, each made nonlinear."""
+        """Return the weighted sum of all results."""
+        return self.weighted(self.f(*args))
+
+    def weighted(self, ys):
+        """Return the weighted sum of results."""
         total = 0.0
-        for w, y in zip(self.ws, self.f(*args), strict=True):
+        for w, y in zip(self.ws, ys, strict=True):
             if np.shape(y) == np.shape(w):
                 total = total + np.sum(w * y)
         return total

@@ -185,7 +185,7 @@ class Writer:
                 args.append(np.array(self.number(), self.dtype))
             else:
                 shape = self.pick(SHAPES[:-1] if k == 0 else SHAPES)
-                args.append(self.numbers((0, 3) if k and self.chance(0.04) else shape))
+                args.append(self.numbers((0, 3) if k and self.chance(0.1) else shape))
         if self.chance(0.3):
             self.captured["C"] = np.array([self.number() for _ in range(3)])
         return signature, args, head
