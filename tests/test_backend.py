@@ -305,3 +305,16 @@ def test_loops_over_large_arrays_are_written_out():
             run = same(optimise(program), [x], 1e-11, times=2)
             if g is f:
                 assert ("for round" in run.source) == (n == 3)
+
+
+def test_what_is_spread_is_read_as_it_is():
+    def f(x, a):
+        row = np.broadcast_to(np.sin(x[0]), x.shape)
+        return np.sum(np.mean(x * x, axis=0) * a) + np.sum(np.exp(x) * row), np.ones(x.shape) * a, a
+
+    x = np.arange(12.0).reshape(4, 3) / 7
+    for g in (f, cr.value_and_grad(lambda x, a: f(x, a)[0], argnums=(0, 1))):
+        same_for(g, x, np.float64(1.5))
+        same_for(g, np.broadcast_to(x, (2, 4, 3))[0], np.float64(1.5))
+    run = same_for(cr.grad(lambda x: np.sum(np.sin(x) ** 2)), x)
+    assert "full" not in run.source

@@ -7,7 +7,9 @@ vectorised. What two expansions have in common is computed once: a loss and its 
 import numpy as np
 
 from chainrule.engine.rule import RULES
-from chainrule.program.backend.numbers import FLOAT
+from chainrule.engine.spec import spread_to
+from chainrule.program.backend.arrays import ARITHMETIC
+from chainrule.program.backend.numbers import FLOAT, function_of
 from chainrule.program.ir import Equation, Symbol
 from chainrule.rules.elementwise import one_minus_square, sech_squared
 from chainrule.rules.gates import bell, sigmoid
@@ -45,6 +47,40 @@ def expanded(equations: list, numbers) -> list:
         else:
             made.equations.append(e)
     return made.equations
+
+
+def unspread(equations: list, outputs: list, large: int) -> list:
+    """Return equations in which ufuncs read what was spread to an array, instead of that array, as they spread it too.
+
+    Arrays of more than `large` entries, which are run in blocks, are replaced by numbers only.
+    """
+    spread, made = {}, []
+    for e in equations:
+        if e.__class__ is Equation and not e.params and function_of(e) in ARITHMETIC and e.output.__class__ is Symbol:
+            e = with_spread(e, spread)
+        elif e.__class__ is Equation and e.fun is spread_to and is_double(e.output):
+            x = e.inputs[0]
+            if is_double(x) and (x.__class__ is not Symbol or x.shape == () or e.output.size <= large):
+                spread[e.output] = x
+        made.append(e)
+    if not spread:
+        return equations
+    read = {y for y in outputs if y.__class__ is Symbol}.union(*[e.reads for e in made])
+    return [e for e in made if not (e.__class__ is Equation and e.output in spread and e.output not in read)]
+
+
+def with_spread(e, spread):
+    """Return an equation with what was spread in place of the arrays, if another operand has the result's shape."""
+    xs, s = e.inputs, e.output
+    if not any(x.__class__ is Symbol and x in spread for x in xs):
+        return e
+    whole = [x for x in xs if x.__class__ is Symbol and x not in spread and x.shape == s.shape and x.dtype == FLOAT]
+    if not whole or not all(map(is_double, xs)):
+        return e
+    xs = tuple([spread.get(x, x) if x.__class__ is Symbol else x for x in xs])
+    if function_of(e) is np.multiply and any(x.__class__ is not Symbol and x == 1 for x in xs):
+        return Equation(RULES[np.positive], (whole[0],), {}, s, None, e.place)
+    return Equation(e.rule, xs, {}, s, None, e.place)
 
 
 def is_double(x) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from chainrule.program.backend import arrays, blocks, numbers
 from chainrule.program.backend.arrays import Words, kind_of
-from chainrule.program.backend.expand import expanded
+from chainrule.program.backend.expand import expanded, unspread
 from chainrule.program.backend.numbers import FLOAT, is_float, is_truth, reads_of
 from chainrule.program.backend.rounds import Rounds, inner_equations
 from chainrule.program.backend.storage import FOREVER, Lives
@@ -35,7 +35,8 @@ class Writer:
         self.space |= numbers.SPACE | arrays.SPACE
         self.words = Words(self.operand, self.bind)
         self.new_symbols = itertools.count(1)
-        self.expanded = expanded(program.equations, self.new_symbols)
+        plain = unspread(program.equations, program.outputs, blocks.LARGE)
+        self.expanded = expanded(plain, self.new_symbols)
         self.bodies = {}  # block of a loop -> its equations, expanded
         self.equations = blocks.arranged(program, self.expanded)
         self.kinds = ["cluster" if e.__class__ is blocks.Cluster else kind_of(e) for e in self.equations]
