@@ -8,15 +8,17 @@ import warnings
 
 import numpy as np
 
-import chainrule as cr
 from chainrule import tree
+from chainrule.engine.variable import Variable
 from chainrule.errors import SourceError
 from chainrule.program.compiling import compile
 from chainrule.program.flat import flat
 from chainrule.program.ir import GuardFailed, interpret, verify
 from chainrule.program.passes import optimise
+from chainrule.program.record import record
 from chainrule.testing.fuzz_points import CLOSE, SAME, Case, Differs, as_like, dot, inner, size
 from chainrule.testing.fuzz_writing import copied
+from chainrule.transforms import grad, jacobian, jvp, vjp, vmap
 
 TRANSFORMS = {"flat": flat, "compile": compile}
 
@@ -51,11 +53,11 @@ class Comparison(Case):
         self.where = 0
         self.mode("jacobian", self.jacobian)
         self.mode("record", lambda: self.recorded(self.f, False))
-        self.mode("record of grad", lambda: self.recorded(cr.grad(self.loss, self.argnums), True))
+        self.mode("record of grad", lambda: self.recorded(grad(self.loss, self.argnums), True))
         for name in ("flat", "compile"):
             transform = TRANSFORMS[name]
             self.mode(name, lambda: self.function(transform, name, self.f, False))
-            self.mode(f"{name} of grad", lambda: self.function(transform, name, cr.grad(self.loss, self.argnums), True))
+            self.mode(f"{name} of grad", lambda: self.function(transform, name, grad(self.loss, self.argnums), True))
         self.mode("grad of compile", self.through_compiled)
         return self.findings
 
@@ -83,8 +85,8 @@ class Comparison(Case):
         ws, vs = self.weights(), self.vs
 
         def both(args):
-            y, ydot = cr.jvp(self.f, tuple(args), tuple(vs))
-            z, pull = cr.vjp(self.f, *args)
+            y, ydot = jvp(self.f, tuple(args), tuple(vs))
+            z, pull = vjp(self.f, *args)
             bars = pull(tuple(ws))
             return dot(ws, ydot), dot(bars, vs), y, z, ydot, bars
 
@@ -107,11 +109,11 @@ class Comparison(Case):
         """Compare the gradients of Variables with those of `grad`."""
 
         def both(args):
-            boxes = tree.tree_map(cr.Variable, copied(list(args)))
+            boxes = tree.tree_map(Variable, copied(list(args)))
             total = self.loss(*tree.tree_map(lambda x: 1.0 * x, boxes))  # leaves may not be written to
-            if isinstance(total, cr.Variable):
+            if isinstance(total, Variable):
                 total.backward()
-            grads = cr.grad(self.loss, self.argnums)(*args)
+            grads = grad(self.loss, self.argnums)(*args)
             return (
                 dot([0.0 if x.grad is None else x.grad for x in tree.flatten(boxes)[0]], self.vs),
                 dot(grads, self.vs),
@@ -125,12 +127,12 @@ class Comparison(Case):
         """Compare the products with the Hessian of all combinations of modes, and with differences of the gradient."""
         us = self.vs
         ws = tree.tree_map(lambda v: as_like(np.cos(3 * np.asarray(v)), v), us)
-        gradient = cr.grad(self.curved, self.argnums)
+        gradient = grad(self.curved, self.argnums)
 
         def three(args):
-            over_reverse = cr.jvp(gradient, tuple(args), tuple(us))[1]
-            reverse_over = cr.grad(lambda *xs: inner(gradient(*xs), us), self.argnums)(*args)
-            over_forward = cr.grad(lambda *xs: cr.jvp(self.curved, xs, tuple(us))[1], self.argnums)(*args)
+            over_reverse = jvp(gradient, tuple(args), tuple(us))[1]
+            reverse_over = grad(lambda *xs: inner(gradient(*xs), us), self.argnums)(*args)
+            over_forward = grad(lambda *xs: jvp(self.curved, xs, tuple(us))[1], self.argnums)(*args)
             return dot(over_reverse, ws), dot(reverse_over, ws), dot(over_forward, ws), over_reverse
 
         a, b, c, h = three(self.args)
@@ -146,7 +148,7 @@ class Comparison(Case):
         """Compare the gradient with central differences."""
         if self.bytes < 8:
             return
-        grads = cr.grad(self.loss, self.argnums)(*self.args)
+        grads = grad(self.loss, self.argnums)(*self.args)
         self.against_differences(
             dot(grads, self.vs),
             lambda *xs: [float(self.loss(*copied(list(xs))))],
@@ -163,13 +165,13 @@ class Comparison(Case):
             tree.unflatten(s, [np.stack([a, b]) for a, b in zip(x, y, strict=True)])
             for (x, s), (y, _) in zip(map(tree.flatten, self.points[0]), map(tree.flatten, self.points[2]), strict=True)
         ]
-        found = cr.vmap(self.f)(*stacked)
+        found = vmap(self.f)(*stacked)
         for k, point in enumerate((0, 2)):
             for j, (a, b) in enumerate(zip(found, self.plain[point], strict=True)):
                 self.equal(a[k], b, f"vmap, result {self.program.results[j]}", SAME, dtypes=False)
-        bars = cr.vmap(cr.grad(self.loss, self.argnums))(*stacked)
+        bars = vmap(grad(self.loss, self.argnums))(*stacked)
         for k, point in enumerate((0, 2)):
-            single = tree.flatten(list(cr.grad(self.loss, self.argnums)(*self.points[point])))[0]
+            single = tree.flatten(list(grad(self.loss, self.argnums)(*self.points[point])))[0]
             for a, b in zip(tree.flatten(list(bars))[0], single, strict=True):
                 self.equal(a[k], b, "vmap of grad", dtypes=False, scale=100 * size(single))
 
@@ -181,14 +183,14 @@ class Comparison(Case):
         for mode in ("forward", "reverse"):
 
             def both(args):
-                j = cr.jacobian(
-                    lambda *xs: np.concatenate([np.ravel(y) for y in self.f(*xs)]), self.argnums, mode=mode
-                )(*args)
+                j = jacobian(lambda *xs: np.concatenate([np.ravel(y) for y in self.f(*xs)]), self.argnums, mode=mode)(
+                    *args
+                )
                 w = np.concatenate([np.ravel(w) for w in self.ws])
                 total = 0.0
                 for block, v in zip(tree.flatten(list(j))[0], tree.flatten(list(self.vs))[0], strict=True):
                     total += float(w @ np.asarray(block, float).reshape(len(w), -1) @ np.ravel(v))
-                ydot = cr.jvp(self.f, tuple(args), tuple(self.vs))[1]
+                ydot = jvp(self.f, tuple(args), tuple(self.vs))[1]
                 return total, dot(self.ws, ydot), ydot
 
             a, b, ydot = both(self.args)
@@ -198,7 +200,7 @@ class Comparison(Case):
 
     def recorded(self, f, gradient):
         """Compare the interpreted record with eager runs, also at points other than the recorded one."""
-        program = verify(cr.record(f)(*copied(list(self.points[0]))))
+        program = verify(record(f)(*copied(list(self.points[0]))))
         shorter = verify(optimise(program))
         for k in (0, 1, 2):
             if self.plain[k] is None:
@@ -242,12 +244,12 @@ class Comparison(Case):
         made = compile(self.f)
         for k in (0, 1, 0):
             if self.plain[k] is not None and self.shaped(k):
-                found = cr.grad(lambda *xs: self.weighted(made(*xs)), self.argnums)(*copied(list(self.points[k])))
-                self.same_outputs(tree.flatten(found)[0], cr.grad(self.loss, self.argnums), True, k, "grad of compile")
+                found = grad(lambda *xs: self.weighted(made(*xs)), self.argnums)(*copied(list(self.points[k])))
+                self.same_outputs(tree.flatten(found)[0], grad(self.loss, self.argnums), True, k, "grad of compile")
 
     def same_way(self, f, k):
         """Tell whether the run at another point takes the branches of the first."""
-        program = cr.record(f)(*copied(list(self.points[0])))
+        program = record(f)(*copied(list(self.points[0])))
         try:
             interpret(program, tree.flatten(copied(list(self.points[k])))[0])
         except GuardFailed:
