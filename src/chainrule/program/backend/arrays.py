@@ -174,6 +174,9 @@ def out_kind(e, fun, xs, s) -> str:
         return "out" if xs[0].dtype.char in "dfDF" and summed_axes(xs[0], s.shape) is not None else "call"
     if fun is spread_to:
         return "out"
+    if fun is np.concatenate:
+        known = all(x.__class__ is Symbol and x.dtype == s.dtype and x.dtype not in PYTHON for x in xs)
+        return "out" if known and e.params.keys() <= {"axis"} and e.params.get("axis", 0) is not None else "call"
     if fun in (np.where, choose) and not e.params and len(xs) == (3 if fun is np.where else 2):
         mask = xs[0]
         known = mask.__class__ is Symbol and mask.dtype == np.dtype(bool) and s.dtype == FLOAT
@@ -203,6 +206,9 @@ class Words:
             return self.product(xs, target)
         if isinstance(fun, np.ufunc):
             return self.ufunc(e, fun, xs, target)
+        if fun is np.concatenate:
+            parts, axis = ", ".join([self.at(None, x) for x in xs]), e.params.get("axis", 0)
+            return f"concatenate([{parts}], {axis}{'' if target is None else f', {target}'})"
         if fun is spread_to:
             return [f"{target}[...] = {self.at(e, xs[0])}"]
         if fun is np.where or fun is choose:
@@ -353,5 +359,5 @@ class Words:
 UFUNCS = ("add", "multiply", "square", "divide", "reciprocal")
 SPACE = {f"{u}_reduce": getattr(np, u).reduce for u in ("add", "multiply", "maximum", "minimum")} | {
     name: getattr(np, name)
-    for name in (*UFUNCS, "matmul", "copyto", "bincount", "zeros", "empty", "nan", "array")
+    for name in (*UFUNCS, "matmul", "copyto", "concatenate", "bincount", "zeros", "empty", "nan", "array")
 }  # fmt: skip

@@ -327,6 +327,8 @@ class Writer:
         for s in made:
             if s is not None:
                 self.names[s] = s.name
+                if s.dtype is complex or s.dtype is int:  # of Python's operators, that are weak
+                    self.lines.append(f"{s.name} = {s.dtype.__name__}({s.name})")
                 self.number_made(s, s.name if s in self.wanted else None)
 
     def nested(self, x) -> str:
