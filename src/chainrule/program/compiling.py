@@ -11,7 +11,9 @@ user's own line. So results are those of the function in all cases.
 """
 
 import functools
+import inspect
 import math
+import sys
 import threading
 import time
 import types
@@ -26,7 +28,7 @@ import numpy as np
 from chainrule import tree
 from chainrule.engine.boxed import Boxed, ordinary
 from chainrule.engine.custom import Definition, call
-from chainrule.errors import NotDifferentiableError, user_line
+from chainrule.errors import NotDifferentiableError, is_users, user_line
 from chainrule.program.backend import build
 from chainrule.program.ir import GuardFailed, Program
 from chainrule.program.passes import optimise
@@ -107,12 +109,10 @@ class Compiled:
     def __init__(self, f: Callable, static_argnums: Any = (), static_argnames: Any = (), paths: int = PATHS) -> None:
         if not callable(f):
             raise TypeError(f"compile needs a function, not {f!r}")
+        refuse_generators(f)
         functools.update_wrapper(self, f, updated=())
         self._f = f
-        self._static = frozenset((static_argnums,) if isinstance(static_argnums, int) else static_argnums)
-        self._static_names = frozenset(
-            (static_argnames,) if isinstance(static_argnames, str) else static_argnames
-        )  # fmt: skip
+        self._static, self._static_names = static_arguments(f, static_argnums, static_argnames)
         self._most = paths
         self._reset()
 
@@ -148,12 +148,13 @@ class Compiled:
                 return points(args, kwargs)
             kind = self._kinds.get(key)
             if kind is None:
-                return self._trace(key, args, kwargs, points)
+                return self._trace(key, args, kwargs, points, None)
             if not kwargs and not self._static and all(x.__class__ is ARRAY or x.__class__ is float for x in args):
                 self._note_usual(args, kind)
         if kind.eager is not None:
             return self._f(*args, **kwargs)
-        for path in kind.paths:
+        paths = kind.paths
+        for path in paths:
             outside = path.surroundings.read()
             if outside is None:
                 continue
@@ -171,7 +172,7 @@ class Compiled:
             return tree.unflatten(path.program.structure, outputs)
         if points is args:
             key, points = self._kind_of(args, kwargs)
-        return self._trace(key, args, kwargs, points)
+        return self._trace(key, args, kwargs, points, paths)
 
     def _finish(self, structure, outputs, writes, points, args, kwargs):
         """Return results; what the function wrote into its arguments, or arrays outside, is written there."""
@@ -253,10 +254,12 @@ class Compiled:
 
     # -- tracing -----------------------------------------------------------------------------------------------
 
-    def _trace(self, key, args, kwargs, points):
-        """Run the function once as Python, record it, and compile what was recorded."""
+    def _trace(self, key, args, kwargs, points, tried):
+        """Run the function once as Python, record it, and compile what was recorded; `tried` paths did not fit."""
         with self._lock:
             kind = self._kinds.get(key)
+            if kind is not None and kind.paths is not tried:  # another thread was faster
+                return self(*args, **kwargs)
             if kind is None:
                 if len(self._kinds) >= KINDS:
                     self._kinds.pop(next(iter(self._kinds)))
@@ -310,10 +313,14 @@ class Compiled:
         leaves, _ = tree.flatten((args, kwargs))
         static = self._static_flags(args, kwargs) or [False] * len(leaves)
         dynamic = [isinstance(x, DYNAMIC) and not s for x, s in zip(leaves, static, strict=True)]
-        self._stats.traces += 1
         roots = [self._f, *[x for x, d in zip(leaves, dynamic, strict=True) if not d]]
         with np.errstate(all="ignore"):
-            made, surroundings = watched(self._f, roots, args, kwargs, dynamic, careful=careful)
+            try:
+                self._stats.traces += 1
+                made, surroundings = watched(self._f, roots, args, kwargs, dynamic, careful=careful)
+            except Borrowed:  # it has not run
+                self._stats.traces -= 1
+                raise
         program = optimise(made.program)
         run = build(program)
         self._stats.paths += 1
@@ -375,7 +382,7 @@ class Compiled:
                 f"{name_of(self._f)} is {'not compiled but' if for_good else 'this time'} run as Python: {why}"
                 + (f"\n  called at {line}" if line else ""),
                 CompileWarning,
-                stacklevel=4,
+                stacklevel=depth_of_user(),
             )  # fmt: skip
 
     # -- under transforms --------------------------------------------------------------------------------------
@@ -494,6 +501,47 @@ def locked(x):
     return x
 
 
+def refuse_generators(f):
+    """Raise for a generator or coroutine function: what it returns has not run yet."""
+    inner = f
+    while isinstance(inner, functools.partial | types.MethodType):
+        inner = inner.func if isinstance(inner, functools.partial) else inner.__func__
+    for what, is_one in (
+        ("generator", inspect.isgeneratorfunction), ("coroutine", inspect.iscoroutinefunction),
+        ("asynchronous generator", inspect.isasyncgenfunction),
+    ):  # fmt: skip
+        if is_one(inner):
+            raise TypeError(
+                f"compile needs a function that returns its result, but {name_of(f)} is a {what} function; "
+                "compile the functions that it calls"
+            )
+
+
+def static_arguments(f, numbers, names):
+    """Return the numbers and the names of the static arguments: each way in which they can be given."""
+    numbers = {numbers} if isinstance(numbers, int) else set(numbers)
+    names = {names} if isinstance(names, str) else set(names)
+    try:
+        parameters = list(inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    for n in list(numbers):
+        if n < 0 and not any(p.kind is p.VAR_POSITIONAL for p in parameters):
+            n += len(positional)
+        names.update(positional[n : n + 1] if n >= 0 else ())
+    numbers.update(positional.index(name) for name in list(names) if name in positional)
+    return frozenset(numbers), frozenset(names)
+
+
+def depth_of_user():
+    """Return how far up the stack the user's code is, for `warnings.warn` by the caller."""
+    frame, depth = sys._getframe(1), 1
+    while frame.f_back is not None and not is_users(frame):
+        frame, depth = frame.f_back, depth + 1
+    return depth
+
+
 def can_write(points, writes):
     """Tell whether arrays may be written to: none is read-only, and none shares memory with another."""
     for k in writes:
@@ -603,6 +651,8 @@ def compile(
     """
     if f is None:
         return lambda f: compile(f, static_argnums=static_argnums, static_argnames=static_argnames, paths=paths)
-    if isinstance(f, Compiled) and not static_argnums and not static_argnames:
-        return f
+    if isinstance(f, Compiled):
+        if static_argnums == () and static_argnames == ():
+            return f
+        f = f._f
     return Compiled(f, static_argnums, static_argnames, paths)
