@@ -27,6 +27,7 @@ MISSING = type("Missing", (), {"__repr__": lambda self: "<missing>"})()
 PLAIN = (int, float, complex, str, bytes, bool, type(None), range, slice, np.dtype, np.generic, type(Ellipsis))
 ATOMS = frozenset({int, float, complex, str, bytes, bool, type(None), np.float64})
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+ADOPT = _HERE + "adopt"
 MOST = 10_000  # values in one container
 BOUND = 5_000  # values that are looked at before anything has run
 
@@ -359,12 +360,13 @@ class Walk:
         """Go into a function: by the names that its code has, to its closure and its defaults."""
         wrapped = f.__dict__.get("__wrapped__")
         if home_of_function(f) != "user":  # a transform, or a wrapper by NumPy: it holds the user's function
-            for cell in f.__closure__ or ():
+            adopted = f.__code__.co_filename.startswith(ADOPT)  # its code runs with other globals
+            for cell in () if adopted else f.__closure__ or ():
                 try:
                     self.todo.append((cell.cell_contents, force))
                 except ValueError:
                     continue
-            self.todo.append((wrapped, force or f.__module__.startswith("chainrule.adopt")))
+            self.todo.append((wrapped, force or adopted))
             return
         code = f.__code__
         if not self.has_run(f, force):
@@ -466,6 +468,8 @@ def held_by(v, c):
     names = [n for k in c.__mro__ for n in getattr(k, "__slots__", ()) if isinstance(n, str)]
     if c.__name__ == "Compiled":
         return [v._f]
+    if c.__module__.startswith("chainrule.adopt"):
+        return [getattr(v, "__wrapped__", None)]
     return [*getattr(v, "__dict__", {}).values(), *[getattr(v, n, None) for n in names if n != "__weakref__"]]
 
 
