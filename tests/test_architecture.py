@@ -20,7 +20,7 @@ ROWS = (
     ("transforms", "program", "numpy", "scipy", "adopt"),
     ("rules",),
     ("engine",),
-    ("tree", "errors"),
+    ("tree", "errors", "settings"),
 )
 RANK = {package: -row for row, packages in enumerate(ROWS) for package in packages}
 
@@ -57,7 +57,7 @@ ENTRIES = {  # what a few of them need in addition, to register an operator, a u
 
 # fmt: off
 PUBLIC = [
-    "Dual", "Function", "Variable", "adopt", "check_grads", "checkpoint", "compile", "custom_jvp", "custom_vjp", "directional",
+    "Dual", "Function", "Variable", "adopt", "check_grads", "checkpoint", "compile", "config", "custom_jvp", "custom_vjp", "directional",
     "elementwise_grad", "explain", "extend", "flat", "gauss_newton", "grad", "hessian", "hessian_diagonal", "hvp",
     "jacobian", "jvp", "keep_memory", "linearize", "no_grad", "numeric", "record", "relu", "scan", "sigmoid",
     "stop_gradient", "unadopt", "value", "value_and_grad", "vjp", "vmap",

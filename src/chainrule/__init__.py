@@ -13,6 +13,7 @@ from chainrule.engine.level import no_grad
 from chainrule.engine.memory import keep_memory
 from chainrule.engine.variable import Variable
 from chainrule.rules.gates import relu, sigmoid
+from chainrule.settings import config
 from chainrule.testing import check_grads
 from chainrule.transforms import (
     checkpoint,
@@ -46,6 +47,7 @@ __all__ = [
     "check_grads",
     "checkpoint",
     "compile",
+    "config",
     "custom_jvp",
     "custom_vjp",
     "directional",
