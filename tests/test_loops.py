@@ -20,7 +20,8 @@ def root(a):
 
 def root_in_one_line(a):
     x = a
-    while abs(x * x - a) > 1e-9 * a: x = 0.5 * (x + a / x)  # noqa: E701
+    while abs(x * x - a) > 1e-9 * a:
+        x = 0.5 * (x + a / x)  # noqa: E701
     return x
 
 
@@ -308,6 +309,124 @@ def test_what_a_loop_leaves_behind_elsewhere_keeps_the_number_of_rounds():
         compiled = cr.compile(h, paths=40)
         for a in (2.0, 100.0, 5e4, 2.5, 7e6):
             assert compiled(a) == h(a)
+
+
+TABLE = RNG.normal(size=30)
+
+
+def with_square_of_counter(x):
+    s = 0.0
+    for i in range(len(x)):
+        s = s + x[i] * (i * i) if x[i] > 1.5 else s + x[i]
+    return s
+
+
+def with_counter_in_call(x):
+    scaled = lambda v, k: v * k
+    s = 0.0
+    for k in range(len(x)):
+        if x[k] > 1.5:
+            s = s + scaled(np.sin(x[k]), k)
+        else:
+            s = s + x[k]
+    return s
+
+
+def with_running_number(x):
+    s, t = 0.0, 1.0
+    for v in x:
+        if v > 1.5:
+            s = s + v * t
+        t = t * 1.1
+        s = s - v * v
+    return s
+
+
+def with_table(x):
+    s = 0.0
+    for v, w in zip(x, TABLE, strict=True):
+        if v > 1.5:
+            s = s + v * w
+        s = s + np.cos(v)
+    return s
+
+
+def with_subscript_by_rule(x):
+    s = 0.0
+    for i in range(len(x)):
+        if x[i] > 1.5:
+            s = s + x[(i * i) % len(x)]
+        elif x[i] < -1.5:
+            s = s + x[i - 2] * x[-1]
+        s = s + np.cos(x[i])
+    return s
+
+
+@pytest.mark.parametrize(
+    "f",
+    [with_square_of_counter, with_counter_in_call, with_running_number, with_table, with_subscript_by_rule],
+    ids=lambda f: f.__name__,
+)
+def test_numbers_of_a_branch_that_is_seldom_taken(f):
+    gradient = cr.compile(cr.value_and_grad(f), paths=100)
+    for _ in range(60):
+        x = RNG.normal(size=30)
+        value, slope = gradient(x)
+        np.testing.assert_allclose(value, f(x), rtol=1e-13)
+        np.testing.assert_allclose(slope, cr.grad(f)(x), rtol=1e-12, atol=1e-14)
+
+
+def counted_in_array(a):
+    n, x = np.zeros(1), a
+    while abs(x * x - a) > 1e-9 * a:
+        x = 0.5 * (x + a / x)
+        n += 1
+    return x * n[0]
+
+
+def counted_in_set(a):
+    seen, x = set(), a
+    while abs(x * x - a) > 1e-9 * a:
+        x = 0.5 * (x + a / x)
+        seen |= {len(seen)}
+    return x * len(seen)
+
+
+def counted_in_dict(a):
+    seen, x = {}, a
+    while abs(x * x - a) > 1e-9 * a:
+        x = 0.5 * (x + a / x)
+        seen = {**seen, len(seen): 1}
+    return x * len(seen)
+
+
+def counted_by_iterator(a):
+    numbers, x, n = iter(range(1000)), a, 0
+    while abs(x * x - a) > 1e-9 * a:
+        x = 0.5 * (x + a / x)
+        n = next(numbers)
+    return x * (n + next(numbers))
+
+
+def with_two_exits(a):
+    x = a
+    while True:
+        x = 0.5 * (x + a / x)
+        if abs(x * x - a) < 1e-9 * a:
+            return x
+        if x < 1.5:
+            return -x
+
+
+@pytest.mark.parametrize(
+    "f",
+    [counted_in_array, counted_in_set, counted_in_dict, counted_by_iterator, with_two_exits],
+    ids=lambda f: f.__name__,
+)
+def test_what_else_changes_from_round_to_round(f):
+    compiled = cr.compile(f, paths=100)
+    for a in np.exp(RNG.uniform(0.5, 12, 40)).tolist():
+        assert compiled(a) == f(a)
 
 
 def test_what_is_kept_of_a_round_is_what_its_backward_round_reads():

@@ -8,17 +8,20 @@ from chainrule.errors import is_users
 from chainrule.program.ir import Place
 
 
-def user_place() -> Place | None:
-    """Return the place of the innermost frame outside chainrule and NumPy; None if there is none."""
+def user_place() -> tuple:
+    """Return the place of the innermost frame outside chainrule and NumPy, its code, and the offset it is at.
+
+    All of them None if there is no such frame.
+    """
     frame = sys._getframe(1)
     while frame is not None:
         if users(frame.f_code, frame.f_globals.get("__name__", "")):
             break
         frame = frame.f_back
     if frame is None:
-        return None
-    code = frame.f_code
-    return Place(code.co_filename, frame.f_lineno, code.co_name, names_of(code).get(frame.f_lasti))
+        return None, None, None
+    code, at = frame.f_code, frame.f_lasti
+    return Place(code.co_filename, frame.f_lineno, code.co_name, names_of(code).get(at)), code, at
 
 
 _users = {}

@@ -47,6 +47,7 @@ class Recording:
         self.thread = threading.get_ident()
         self.cotangents = {}  # symbol of a cotangent -> symbol of its primal
         self.primal = None  # place of the primal call that the backward pass is at
+        self.at = []  # the user's code and the offset there
         self.origins = []  # for each equation of a backward pass the number of its primal equation, else None
         self.turns = []  # and the number of the pass
         self.origin = self.bars = None  # of the pass that is running
@@ -61,7 +62,7 @@ class Recording:
 
     def equation(self, rule, inputs, params, y, constant):
         """Write down a call that gave `y`; return its outputs as Tracers."""
-        place = user_place() if self.primal is None else self.primal
+        place, *at = user_place() if self.primal is None else (self.primal, None, None)
         several = y.__class__ is tuple or y.__class__ is list or isinstance(y, tuple)
         made = [self.program.symbol(v) if is_value(v) else None for v in (y if several else (y,))]
         if place is not None and place.name is not None and self.primal is None and not several:
@@ -76,7 +77,7 @@ class Recording:
                 place,
             )
         )
-        self.note(made[0])
+        self.note(made[0], at)
         if not several:
             return Tracer(y, made[0], self.level)
         parts = [v if s is None else Tracer(v, s, self.level) for v, s in zip(y, made, strict=True)]
@@ -84,14 +85,15 @@ class Recording:
 
     def guard(self, symbol, how, seen):
         """Write down that Python asked for a value."""
-        place = user_place() if self.primal is None else self.primal
+        place, *at = user_place() if self.primal is None else (self.primal, None, None)
         self.program.equations.append(Guard(symbol, how, seen, place))
-        self.note(symbol)
+        self.note(symbol, at)
 
-    def note(self, symbol):
+    def note(self, symbol, at):
         """Take note of when an equation was written, of what it makes, and of what it is the backward pass of."""
         self.serials.append(tape.tick())
         self.symbols.append(symbol)
+        self.at.append(at)
         self.origins.append(self.origin)
         self.turns.append(None if self.origin is None else self.passes)
 

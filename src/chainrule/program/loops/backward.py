@@ -5,7 +5,7 @@ from bisect import bisect_right
 from chainrule.program.ir import Equation, Guard, Symbol, replaced
 from chainrule.program.loops.ir import Loop, Next, Pop, free_symbols
 from chainrule.program.loops.roll import Body, Ways, complete, rank
-from chainrule.program.loops.segments import Irregular
+from chainrule.program.loops.segments import Irregular, literal_key
 
 KINDS = ("bar", "made", "outside", "state", "same")  # where backward rounds find what they read; the first one counts
 ENDS = [(h, t) for h in range(3) for t in range(3)]  # how many rounds stay outside at the beginning and the end
@@ -88,6 +88,25 @@ class Backward:
             places.add(("same", s))
         return places
 
+    def known_literal(self, i, name, n, literal, k):
+        """Return a literal of a backward equation for all rounds: a subscript is that of its primal equation."""
+        plan = self.plan
+        primal = self.recording.origins[i]
+        _, _, literals, names = plan.part(primal)
+        if name != "index":  # what rules bring along, or follows from the primal call's own, if that is always the same
+            for m, x in enumerate(literals):
+                if names[m] != "index":
+                    known = plan.known_literal(primal, names[m], m, x, k)
+                    if any(literal_key(v) != literal_key(x) for v in known.values()):
+                        raise Irregular("a number of the primal call that differs from round to round")
+            return dict.fromkeys(range(plan.n), literal)
+        places = [m for m, x in enumerate(names) if x == "index"]
+        own = [m for m, x in enumerate(plan.part(i)[3]) if x == "index"]
+        if len(own) != len(places):
+            raise Irregular("a subscript that is not that of the primal call")
+        m = places[own.index(n)]
+        return plan.known_literal(primal, "index", m, literals[m], k)
+
     def choose(self, places, usual=None):
         """Return one of the places that a value came from in all rounds that went a way: see `Plan.choose`.
 
@@ -139,7 +158,7 @@ class Backward:
             ways = Ways(middle)
             if len(ways.groups) > 1:
                 raise Irregular("backward rounds that differ")
-            body = Body(self.program, ways, self.found, self.choose, plan.static, self.middle)
+            body = Body(self.program, ways, self.found, self.choose, plan.static, self.middle, self.known_literal)
             body.known_before = self.elsewhere
             body.state = states
             taken = {}

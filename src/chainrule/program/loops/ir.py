@@ -146,8 +146,6 @@ class Pop:
         return [f"{', '.join(map(str, self.output))} = {self.stack}.pop() of way {self.way}"]
 
 
-
-
 def blocks_of(block):
     """Find a block and all that follow it."""
     stack = [block]

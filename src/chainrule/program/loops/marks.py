@@ -7,7 +7,9 @@ marks, too: where they cross those of the forward run, the cotangents at hand ar
 Nothing is marked while a debugger or a coverage tool listens.
 """
 
+import array
 import bisect
+import collections
 import dis
 import functools
 import sys
@@ -20,6 +22,8 @@ from chainrule.engine.boxed import Boxed
 from chainrule.engine.dual import Dual
 from chainrule.program.places import users
 
+LARGE = 1 << 16  # bytes of an array that are compared
+CHANGEABLE = (set, bytearray, memoryview, list, dict, array.array, collections.deque)  # in ways that can't be seen
 MOST = 200  # values that are looked at in one set of local variables
 
 
@@ -146,8 +150,11 @@ def looked_at(variables, recording):
     """Return what local variables stand for: path -> symbol, and path -> plain value (an object by its identity)."""
     symbols, plain = {}, {}
     stack = [((name,), v) for name, v in variables.items()]
-    while stack and len(symbols) + len(plain) < MOST:
+    while stack:
         path, v = stack.pop()
+        if len(symbols) + len(plain) > MOST:
+            plain["more"] = object()  # unlike that of any other mark
+            break
         if isinstance(v, Boxed):
             for way, s in symbols_of(v, recording, plain, path):
                 symbols[(*path, *way)] = s
@@ -159,6 +166,10 @@ def looked_at(variables, recording):
             stack += [((*path, k), part) for k, part in v.items()]
         elif isinstance(v, bool | int | float | complex | str | bytes | np.generic) or v is None:
             plain[path] = type(v), v
+        elif type(v) is np.ndarray:
+            plain[path] = id(v), v.tobytes() if v.nbytes <= LARGE else object()
+        elif isinstance(v, CHANGEABLE):
+            plain[path] = object()
         else:
             plain[path] = type(v), id(v)
     return symbols, plain

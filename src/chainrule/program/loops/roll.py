@@ -15,6 +15,7 @@ import numpy as np
 
 from chainrule.program.ir import Equation, Guard, Program, Symbol, replaced
 from chainrule.program.loops.ir import Block, Exit, Fork, Loop, Next, free_symbols
+from chainrule.program.loops.expressions import expression_at
 from chainrule.program.loops.segments import Irregular, Segment, dissect, literal_key
 
 ROUNDS = 4  # fewer are not worth a loop
@@ -99,8 +100,9 @@ class Ways:
 class Body:
     """The writing of the blocks of a loop."""
 
-    def __init__(self, program, ways, found, choose, static, order_of_rounds):
+    def __init__(self, program, ways, found, choose, static, order_of_rounds, known_literal):
         self.program, self.ways, self.static, self.choose = program, ways, static, choose
+        self.known_literal = known_literal
         self.rounds_in_order = order_of_rounds
         self.sets = [ways.candidates(w, found) for w in range(len(ways.groups))]
         self.state = {}  # place of a state -> symbol inside
@@ -157,11 +159,11 @@ class Body:
             self.state[place] = Symbol(f"s{self.program.count}_{len(self.state)}")
         return self.state[place]
 
-    def table(self, group, operand):
+    def table(self, group, operand, entries=None):
         """Return a symbol for an operand that differs from round to round."""
         if not self.static:
             raise Irregular("an operand that differs from round to round")
-        entries = {k: operand(k) for w in group for k in self.ways.groups[w]}
+        entries = entries or {k: operand(k) for w in group for k in self.ways.groups[w]}
         for x in entries.values():
             if x.__class__ is Symbol and not self.known_before(x):
                 raise Irregular(f"{x} is from another round, and no local variable")
@@ -204,15 +206,25 @@ class Body:
         )  # fmt: skip
 
     def literals(self, group, slot, lead):
-        """Return the literals of an equation; one that differs from round to round as a symbol of a table."""
+        """Return the literals of an equation; one that differs from round to round as a symbol of a table.
+
+        What an equation holds that was not in every round is not seen for the others: it must be known from the code.
+        """
         out = []
+        taken = [k for w in group for k in self.ways.groups[w]]
+        everywhere = len(taken) == len(self.rounds_in_order)
         for n, literal in enumerate(lead.literals[slot]):
+            entries = {k: self.ways.rounds[k].literals[slot][n] for k in taken}
+            if not everywhere and self.static:
+                known = self.known_literal(lead.start + slot, lead.names[slot][n], n, literal, taken[0])
+                if any(literal_key(known[k]) != literal_key(v) for k, v in entries.items()):
+                    raise Irregular("a number of a way that was not taken in every round")
+                entries = known
             key = literal_key(literal)
-            entries = {k: self.ways.rounds[k].literals[slot][n] for w in group for k in self.ways.groups[w]}
             if all(literal_key(v) == key for v in entries.values()):
                 out.append(literal)
             else:
-                out.append(self.table(group, entries.__getitem__))
+                out.append(self.table(group, entries.__getitem__, entries))
         return out
 
 
@@ -275,6 +287,7 @@ class Plan:
         self.program, self.recording, self.run = program, recording, run
         self.part = part
         self.marks = run.marks[skip:]
+        self.varying = varying_names(self.marks)
         if len(self.marks) < ROUNDS:
             raise Irregular("few rounds")
         self.cuts = [m.position for m in self.marks]
@@ -359,6 +372,30 @@ class Plan:
             places.add(("same", s))
         return places
 
+    def known_literal(self, i, name, n, literal, k):
+        """Return a literal of equation `i`, found in round k, for all rounds: round -> number.
+
+        It is the same in all if the user's expression names nothing that differs from round to round. A subscript may
+        be a variable that does, with a number added.
+        """
+        code, at = self.recording.at[i]
+        here = expression_at(code, at) if code is self.run.code else None
+        if here is not None and here.over and name == "index":  # the entry that an iteration over an array is at
+            return {j: literal + j - k for j in range(self.n)}
+        if not self.varying and changes_nothing([code]):
+            return dict.fromkeys(range(self.n), literal)
+        if here is None:
+            raise Irregular("a number in a function that was not called in every round")
+        if name == "index":
+            if here.index is not None and here.index[0] in self.varying:
+                variable, more = here.index
+                values = [m.plain.get((variable,), (None, None)) for m in self.marks[1:]]
+                if all(c is int for c, _ in values):
+                    return {j: v + more for j, (_, v) in enumerate(values)}
+        if here.has_constant(literal) or here.names.isdisjoint(self.varying | CHANGING):
+            return dict.fromkeys(range(self.n), literal)
+        raise Irregular("a number that may differ in the rounds that did not take this way")
+
     def choose(self, places, usual=None):
         """Return one of the places that a value came from in all rounds that went a way.
 
@@ -386,7 +423,7 @@ class Plan:
         """Return the change that puts the forward loop in place of its rounds."""
         ways = self.ways
         leaving = None if self.static else ways.of[self.n]
-        body = Body(self.program, ways, self.found, self.choose, self.static, range(self.n))
+        body = Body(self.program, ways, self.found, self.choose, self.static, range(self.n), self.known_literal)
         body.known_before = self.before
         outputs = self.outputs()
         if self.static:
@@ -525,20 +562,17 @@ def like(x, symbol):
 
 
 def complete(entries, rounds):
-    """Return the entries of a table for all rounds, also those in which its way was not taken: numbers in even steps.
+    """Return the entries of a table for all rounds, which must be known."""
+    if not all(k in entries for k in rounds):
+        raise Irregular("operands of a way that was not taken in every round")
+    return [entries[k] for k in rounds]
 
-    Raises
-    ------
-    Irregular
-        If there is no telling what they are.
-    """
-    if all(k in entries for k in rounds):
-        return [entries[k] for k in rounds]
-    (j, a), *others = sorted(entries.items())
-    step = 0 if not others else (others[0][1] - a) // (others[0][0] - j) if a.__class__ is int else None
-    if a.__class__ is not int or not others or any(x != a + step * (k - j) for k, x in others):
-        raise Irregular("operands of a way that are not known for all rounds")
-    return [a + step * (k - j) for k in rounds]
+
+def varying_names(marks):
+    """Return the local variables that are, or hold, plain values which differ from round to round."""
+    first = marks[-1].plain
+    found = {path[0] for m in marks for path in m.plain.keys() ^ first.keys()}
+    return found | {path[0] for m in marks for path in m.plain.keys() & first.keys() if m.plain[path] != first[path]}
 
 
 def rank(place):

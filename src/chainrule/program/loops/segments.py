@@ -16,40 +16,45 @@ class Irregular(Exception):
 
 
 def dissect(e):
-    """Return (what stays the same in each round, symbols read, literals) of an equation or guard."""
-    symbols, literals = [], []
+    """Return what an equation or guard is made of: what stays the same in each round, symbols, literals, their names.
 
-    def walk(x):
+    A literal has the name of the parameter that it stands in, or None.
+    """
+    symbols, literals, names = [], [], []
+
+    def walk(x, name=None):
         kind = x.__class__
         if kind is Symbol:
             symbols.append(x)
             return "symbol"
         if kind is tuple or kind is list:
-            return (kind, *[walk(v) for v in x])
+            return (kind, *[walk(v, name) for v in x])
         if kind is dict:
-            return tuple([(k, walk(v)) for k, v in x.items()])
+            return tuple([(k, walk(v, name or k)) for k, v in x.items()])
         if kind is slice:
-            return ("slice", walk(x.start), walk(x.stop), walk(x.step))
+            return ("slice", walk(x.start, name), walk(x.stop, name), walk(x.step, name))
         if kind is bool or x is None or x is Ellipsis or isinstance(x, str | np.dtype | type):
             return (kind, x)
         if kind is int or kind is float or kind is complex or isinstance(x, np.generic):
             literals.append(x)
+            names.append(name)
             return ("literal", kind)
         if kind is np.ndarray:
             literals.append(x)
+            names.append(name)
             return ("literal", x.shape, x.dtype)
         return (kind, id(x))
 
     if e.__class__ is Guard:
         if e.how == "bool":
-            return ("guard", "bool"), [e.symbol], []
-        return ("guard", e.how, literal_key(e.seen)), [e.symbol], []
+            return ("guard", "bool"), [e.symbol], [], []
+        return ("guard", e.how, literal_key(e.seen)), [e.symbol], [], []
     if e.__class__ is not Equation:
         raise Irregular("a loop inside")
     same = walk((e.inputs, e.params))
     rule = (e.rule.kind, e.fun) if isinstance(e.rule, Rule | Plain) else (type(e.rule), id(e.rule))
     made = tuple([(s.shape, s.dtype) for s in e.outputs])
-    return (rule, same, made, isinstance(e.output, tuple) and len(e.output)), symbols, literals
+    return (rule, same, made, isinstance(e.output, tuple) and len(e.output)), symbols, literals, names
 
 
 def literal_key(x):
@@ -63,19 +68,20 @@ def literal_key(x):
 class Segment:
     """The equations of one round."""
 
-    __slots__ = ("equations", "letters", "literals", "made", "outside", "seen", "start", "wiring")
+    __slots__ = ("equations", "letters", "literals", "made", "names", "outside", "seen", "start")
 
     def __init__(self, equations, parts, start=0):
         self.equations, self.start = equations, start
         self.made = {}  # symbol -> (number of the equation, number of the output)
         self.outside = {}  # symbol -> its number
-        self.letters, self.wiring, self.literals, self.seen = [], [], [], []
-        for slot, (e, (same, symbols, literals)) in enumerate(zip(equations, parts, strict=True)):
+        self.letters, self.literals, self.names, self.seen = [], [], [], []
+        for slot, (e, (same, symbols, literals, names)) in enumerate(zip(equations, parts, strict=True)):
             wires = []
             for s in symbols:
                 wires.append(self.made.get(s) or self.outside.setdefault(s, len(self.outside)))
             self.letters.append((same, tuple(wires)))
             self.literals.append(literals)
+            self.names.append(names)
             self.seen.append(e.seen if e.__class__ is Guard and e.how == "bool" else None)
             for k, s in enumerate(e.outputs):
                 self.made[s] = slot, k
