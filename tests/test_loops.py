@@ -20,8 +20,9 @@ def root(a):
 
 def root_in_one_line(a):
     x = a
-    while abs(x * x - a) > 1e-9 * a:
-        x = 0.5 * (x + a / x)  # noqa: E701
+    # fmt: off
+    while abs(x * x - a) > 1e-9 * a: x = 0.5 * (x + a / x)  # noqa: E701
+    # fmt: on
     return x
 
 
@@ -240,8 +241,8 @@ def test_values_and_gradients_at_other_points(f):
         for _ in range(4):
             args = points()
             found, expected = compiled(*args), g(*args)
-            for a, b in zip(np.atleast_1d(found) if not isinstance(found, tuple) else found,
-                            np.atleast_1d(expected) if not isinstance(expected, tuple) else expected, strict=True):  # fmt: skip
+            several = isinstance(found, tuple)
+            for a, b in zip(found if several else [found], expected if several else [expected], strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-13)
 
 

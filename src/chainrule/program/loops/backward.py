@@ -212,8 +212,7 @@ class Backward:
                 blocks[w].takes.append(symbol)
         self.ends = self.rounds_outside()
         for w in bodies:  # what the rounds outside need as well
-            for place in self.kept[w][len(blocks[w].takes) :]:
-                blocks[w].takes.append(self.program.symbol(None))
+            blocks[w].takes += [self.program.symbol(None) for _ in self.kept[w][len(blocks[w].takes) :]]
         self.loop = Loop(
             blocks,
             [states[p] for p in order],

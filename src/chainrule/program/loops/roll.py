@@ -14,8 +14,8 @@ import dis
 import numpy as np
 
 from chainrule.program.ir import Equation, Guard, Program, Symbol, replaced
-from chainrule.program.loops.ir import Block, Exit, Fork, Loop, Next, free_symbols
 from chainrule.program.loops.expressions import expression_at
+from chainrule.program.loops.ir import Block, Exit, Fork, Loop, Next, free_symbols
 from chainrule.program.loops.segments import Irregular, Segment, dissect, literal_key
 
 ROUNDS = 4  # fewer are not worth a loop
@@ -386,12 +386,11 @@ class Plan:
             return dict.fromkeys(range(self.n), literal)
         if here is None:
             raise Irregular("a number in a function that was not called in every round")
-        if name == "index":
-            if here.index is not None and here.index[0] in self.varying:
-                variable, more = here.index
-                values = [m.plain.get((variable,), (None, None)) for m in self.marks[1:]]
-                if all(c is int for c, _ in values):
-                    return {j: v + more for j, (_, v) in enumerate(values)}
+        if name == "index" and here.index is not None and here.index[0] in self.varying:
+            variable, more = here.index
+            values = [m.plain.get((variable,), (None, None)) for m in self.marks[1:]]
+            if all(c is int for c, _ in values):
+                return {j: v + more for j, (_, v) in enumerate(values)}
         if here.has_constant(literal) or here.names.isdisjoint(self.varying | CHANGING):
             return dict.fromkeys(range(self.n), literal)
         raise Irregular("a number that may differ in the rounds that did not take this way")
@@ -440,7 +439,7 @@ class Plan:
         root = body.blocks(list(range(len(ways.groups))), {}, {}, {}, 0, end)
         self.forward_body = body
         if not self.static:
-            for s, where in outputs:
+            for _, where in outputs:
                 x = body.made[leaving].get(where) if where[0] != "state" else body.inside(where)
                 ends[leaving].values.append(x)
         for w, made in ends.items():

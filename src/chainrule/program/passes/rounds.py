@@ -5,6 +5,7 @@ leaves out what nobody reads: parts of the state, entries of the tables, and wha
 one.
 """
 
+import contextlib
 import dataclasses
 
 from chainrule.program.ir import Equation, Guard, Program, Symbol, replaced, symbols_in
@@ -72,10 +73,8 @@ def rounds(program: Program, passes) -> Program:
     equations = []
     for e in program.equations:
         if e.__class__ is Loop:
-            try:
+            with contextlib.suppress(KnownAnswer):
                 e = inside(program, steady(e), passes)
-            except KnownAnswer:
-                pass
             outer, e = hoisted(e)
             equations += outer
         equations.append(e)
