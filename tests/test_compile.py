@@ -1,4 +1,4 @@
-"""`compile`: results are those of the plain run, whatever the function does, and the program is used where it can be."""
+"""`compile`: results are those of the plain run, whatever the function does, and programs are used where they can be."""
 
 import collections
 import copy
@@ -77,7 +77,8 @@ class Point:
 def test_containers_go_in_and_out():
     def f(p, q, d):
         total = p["w"] * q.a + d.x * d.y
-        return {"sum": np.sum(total), "pair": Pair(total, None), "point": Point(total * 2, 1.0), "list": [1, "name", 2.0]}
+        point = Point(total * 2, 1.0)
+        return {"sum": np.sum(total), "pair": Pair(total, None), "point": point, "list": [1, "name", 2.0]}
 
     agrees(f, *[({"w": X * k}, Pair(2.0 * k, X), Point(X, 3.0)) for k in (1, 2, 3)])
     agrees(lambda x: None, (X,), (X * 2,))

@@ -1,4 +1,4 @@
-"""What makes a function give another result each time: random generators, clocks, the system's own randomness."""
+"""What makes a function give another result each time: random generators, clocks, files, the system's randomness."""
 
 import random
 
@@ -14,12 +14,16 @@ CLOCKS = {
     "uuid": {"uuid1", "uuid4"},
     "secrets": {"token_bytes", "token_hex", "token_urlsafe", "randbits", "randbelow", "choice", "SystemRandom"},
     "random": {"SystemRandom"},
+    "numpy": {"load", "loadtxt", "genfromtxt", "fromfile", "memmap"},
 }  # fmt: skip
 MODULES = {"posix": "os", "nt": "os"}
 
 
 def clock(names: Names, space: dict) -> str | None:
-    """Return the name of a clock, or of the system's randomness, that code with these globals reads."""
+    """Return the name of a clock, a file, or the system's randomness, that code with these globals reads."""
+    for name in {"open", "input"} & names.globals:
+        if name not in space:
+            return name
     for name in names.imports & CLOCKS.keys():
         hit = CLOCKS[name] & names.attributes
         if hit:

@@ -49,8 +49,11 @@ class Lift:
 
     def clear(self):
         """Forget the Tracers and twins."""
+        self.twinned = {id(f) for _, f in self.twins.values()} | {f.__code__ for _, f in self.twins.values()}
+        self.kept = [f for _, f in self.twins.values()]  # so that ids stay theirs
         for space, original in self.spaces.values():  # functions that the run has left behind keep it
-            space.update({name: original[name] for name, v in space.items() if isinstance(v, Tracer) and name in original})
+            for name in [n for n, v in space.items() if isinstance(v, Tracer) and n in original]:
+                space[name] = original[name]
         self.spaces, self.twins, self.made, self.boxes = {}, {}, {}, []
 
     def of(self, v):

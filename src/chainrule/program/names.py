@@ -6,6 +6,8 @@ import types
 from dataclasses import dataclass, field
 
 COMPUTED = frozenset({"getattr", "vars", "__dict__", "hasattr", "attrgetter"})  # attributes by computed names
+TYPES = frozenset({"ndarray", "float", "complex", "Number", "Real", "Complex", "floating", "inexact", "generic"})
+ASKING = frozenset({"isinstance", "type", "issubclass"})
 NAMESPACES = frozenset({"globals", "exec", "eval"})
 SEEDED = frozenset({"default_rng", "RandomState", "Random", "SeedSequence", "PCG64", "MT19937", "Philox", "SFC64"})
 BETWEEN = frozenset({"CACHE", "PRECALL", "PUSH_NULL", "NOP", "EXTENDED_ARG"})
@@ -22,6 +24,8 @@ class Names:
     written_cells: set = field(default_factory=set)
     codes: set = field(default_factory=set)
     computed: bool = False  # whether attributes are asked for by computed names
+    asked: set = field(default_factory=set)  # attributes that may not be there
+    kinds: str = ""  # what a value is asked to be: a traced one is none of these
     namespaces: bool = False  # whether the dict of the globals is asked for
     unseeded: str = ""  # a random generator that is made without a seed
 
@@ -49,13 +53,17 @@ def names_in(code) -> Names:
             found.attributes.add(i.argval)  # getattr(x, "name")
         if i.argval in SEEDED and "LOAD" in name and after is not None and called_empty(after, then):
             found.unseeded = i.argval
+    if ASKING & found.globals and TYPES & (found.globals | found.attributes):
+        found.kinds = min(TYPES & (found.globals | found.attributes))
+    if {"hasattr", "getattr"} & found.globals:
+        found.asked |= {v for v in code.co_consts if isinstance(v, str) and v.isidentifier()}
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
             more = names_in(inner)
-            for part in ("globals", "attributes", "imports", "written_globals", "codes"):
+            for part in ("globals", "attributes", "imports", "written_globals", "codes", "asked"):
                 getattr(found, part).update(getattr(more, part))
             found.written_cells |= more.written_cells
-            found.unseeded = found.unseeded or more.unseeded
+            found.unseeded, found.kinds = found.unseeded or more.unseeded, found.kinds or more.kinds
             found.computed, found.namespaces = found.computed or more.computed, found.namespaces or more.namespaces
     found.computed = found.computed or bool(COMPUTED & (found.globals | found.attributes))
     found.namespaces = found.namespaces or bool(NAMESPACES & found.globals)

@@ -52,10 +52,12 @@ def watched(f, roots, args, kwargs, dynamic, *, careful=False) -> tuple[Traced, 
         lift.clear()
     result = Result(made.program.structure, made.outputs, made.writes, made.points, chance.put_back)
     try:
-        after = Walk(roots, frames, lifted=() if lift is None else lift.found)
+        after = Walk(roots, frames, lift=lift)
     except Unclear as why:
         before.mend()
-        raise Untraceable(str(why), result=result) from None
+        if why.wrong:
+            chance.put_back()
+        raise Untraceable(str(why), result=None if why.wrong else result) from None
     changed = before.changed(after)
     if after.boxes or changed is not None:
         before.mend()
@@ -64,6 +66,7 @@ def watched(f, roots, args, kwargs, dynamic, *, careful=False) -> tuple[Traced, 
     if chance.moved() or not all(map(chance.knows, after.generators)):
         raise Untraceable("it draws random numbers, which would be the same in each run", result=result)
     order_inputs(made, after.surroundings, lift)
+    after.surroundings.finish()
     return made, after.surroundings
 
 
