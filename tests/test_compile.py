@@ -1,4 +1,4 @@
-"""`compile`: results are those of the plain run, whatever the function does, and programs are used where they can be."""
+"""`compile`: results are those of the plain run, whatever the function does; programs are used where they can be."""
 
 import collections
 import copy
@@ -588,7 +588,7 @@ class Noisy:
         return x + self.scale * self.rng.normal(size=3)
 
 
-RNG, OLD = np.random.default_rng(1), np.random.RandomState(1)
+RNG, OLD, OWN = np.random.default_rng(1), np.random.RandomState(1), random.Random(3)
 DRAWS = {
     "np.random": lambda x: x * np.random.rand(),
     "random": lambda x: x * random.random(),
@@ -597,7 +597,7 @@ DRAWS = {
     "argument": lambda x, g=RNG: x * g.random(3),
     "container": lambda x, g={"rng": [RNG]}: x * g["rng"][0].random(3),  # noqa: B006
     "attribute": Noisy(),
-    "random.Random": lambda x, g=random.Random(3): x * g.random(),
+    "random.Random": lambda x, g=OWN: x * g.random(),
 }
 
 
@@ -790,7 +790,7 @@ def test_tails_and_borders(name):
         g = cr.compile(h)
         for x in (at + 0.25, at, at, at + 0.5, at * np.nan):
             with np.errstate(all="ignore"):
-                    np.testing.assert_allclose(g(x), h(x), rtol=1e-10, atol=1e-15)
+                np.testing.assert_allclose(g(x), h(x), rtol=1e-10, atol=1e-15)
         assert not g.stats().eager
 
 

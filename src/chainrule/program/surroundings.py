@@ -16,6 +16,7 @@ import gc
 import os
 import sys
 import types
+import zlib
 from collections import deque
 from operator import is_
 
@@ -32,6 +33,7 @@ ATOMS = frozenset({int, float, complex, str, bytes, bool, type(None), np.float64
 MAPPINGS = (dict, types.MappingProxyType)
 CONTAINERS = (list, tuple, dict, set, frozenset, deque, bytearray, array.array, types.MappingProxyType)
 ADOPT = _HERE + "adopt"
+LARGE = 1 << 20  # bytes of an array of which a walk before the run keeps a checksum only
 FEW = 16  # values of a container that are compared one by one
 MOST = 10_000  # values in one container
 BOUND = 5_000  # values that are looked at before anything has run
@@ -139,7 +141,9 @@ def alike(a, b):
 
 
 def same_bytes(array, raw):
-    """Tell whether an array holds these bytes."""
+    """Tell whether an array holds these bytes, or has this checksum."""
+    if raw.__class__ is int:
+        return zlib.crc32(array) == raw
     if array.flags.c_contiguous and array.dtype != object:
         return bytearray.__eq__(raw, array) is True  # compares memory, without a copy
     return array.tobytes() == raw
@@ -211,8 +215,9 @@ class Walk:
                 self.run()
             names |= self.found_names
         for v in self.arrays:
-            raw = v.tobytes()
-            raw = bytearray(raw) if v.flags.c_contiguous and v.dtype != object else raw
+            raw = v.tobytes() if guards or v.nbytes < LARGE or not v.flags.c_contiguous else zlib.crc32(v)
+            if raw.__class__ is bytes and v.flags.c_contiguous and v.dtype != object:
+                raw = bytearray(raw)
             self.surroundings.arrays.append((v, v.shape, v.dtype, raw))
 
     def start(self, names):
