@@ -157,7 +157,7 @@ def containers():
     d, o = collections.deque([1.0, 2.0]), collections.OrderedDict(a=1.0, b=2.0)
     dd = collections.defaultdict(float, a=1.0)
     s, fs, t = {1.0, 2.0}, frozenset({3.0}), (1.0, [2.0], {"a": W})
-    f = lambda x: x * sum(d) + list(o.values())[0] + dd["a"] * sum(s) * sum(fs) + x * t[1][0] + t[2]["a"]
+    f = lambda x: x * sum(d) + next(iter(o.values())) + dd["a"] * sum(s) * sum(fs) + x * t[1][0] + t[2]["a"]
     return (
         f,
         lambda: d.append(3.0),

@@ -179,6 +179,18 @@ def home(module):
     return "user"
 
 
+@functools.lru_cache(1024)
+def is_library(root):
+    """Tell whether a package is an installed one."""
+    return "site-packages" in (getattr(sys.modules.get(root), "__file__", None) or "")
+
+
+def package_of(v):
+    """Return the name of the package that a function, class or object belongs to."""
+    found = v.__name__ if isinstance(v, types.ModuleType) else getattr(v, "__module__", None)
+    return found.partition(".")[0] if isinstance(found, str) else ""
+
+
 def home_of_function(f):
     """Tell whose a function is."""
     if f.__code__.co_filename.startswith(_HERE):
@@ -197,6 +209,7 @@ class Walk:
 
     def __init__(self, roots, ran=None, *, guards=True, lift=None):
         self.ran, self.guards = ran, guards
+        self.packages = {package_of(root) for root in roots}
         self.lifted_places = {} if lift is None else lift.found
         self.twinned = None if lift is None else lift.twinned  # ids of functions, and their code
         self.forced = set()  # code that counts as run
@@ -281,6 +294,8 @@ class Walk:
         c = v.__class__
         if c in ATOMS or v is MISSING or isinstance(v, PLAIN) or (id(v), force) in self.known:
             return
+        if not self.guards and not isinstance(v, (Boxed, np.ndarray, *CONTAINERS)) and self.is_far(v):
+            return
         again = (id(v), not force) in self.known
         self.known[id(v), force] = v
         if isinstance(v, Boxed):
@@ -307,6 +322,11 @@ class Walk:
                 raise Unclear(f"it reads an iterator (a {c.__name__}), which each call would move on")
         else:
             self.object(v, c, force)
+
+    def is_far(self, v):
+        """Tell whether a value belongs to an installed package other than that of the function."""
+        root = package_of(v)
+        return root not in self.packages and home(root) == "user" and is_library(root)
 
     def container(self, v, force, again):
         """Go through the values of a container."""

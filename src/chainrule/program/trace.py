@@ -7,6 +7,7 @@ box of another transform in its closure, a random number.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import is_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,6 +97,7 @@ def traced(f, args, kwargs, dynamic, *, careful=False, lift=None) -> Traced:
             return boxes[-1]
 
         given, named = tree.tree_map(boxed, list(args)), tree.tree_map(boxed, kwargs)
+        leaves, structure = tree.flatten((given, named))
         g = f
         if lift is not None:
             g = lift.twin(f, program, level)
@@ -106,6 +108,9 @@ def traced(f, args, kwargs, dynamic, *, careful=False, lift=None) -> Traced:
                 out = run(g, given, named)
         except Exception as error:  # the function's own comes up again when it is run as Python
             raise Untraceable(f"{type(error).__name__}: {error}".split("\n")[0], raised_in(error)) from error
+        after, form = tree.flatten((given, named))
+        if form != structure or not all(map(is_, after, leaves)):  # it has written into copies
+            raise Untraceable("it writes into a container among its arguments")
         returned(program, out, f, level)
         writes = written(program, boxes)
         pairs = zip(program.outputs, outputs_of(out, level) + [boxes[k].data for k in writes], strict=True)
