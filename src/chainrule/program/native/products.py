@@ -1,8 +1,8 @@
-"""Products of matrices in machine code: `matmul`, `dot`, `inner`, `outer`, `vdot`, `tensordot`, and `einsum` of two operands.
+"""Products in machine code: `matmul`, `dot`, `inner`, `outer`, `vdot`, `tensordot`, and `einsum` of two operands.
 
-Each is a sum over letters: ``out[b, i, j] = sum over k of x[b, i, k] * y[b, k, j]``, with any number of letters of each of
-the four sorts. `terms_of` names the letters. `multiply` writes the code: neighbouring letters that lie in memory like one
-become one, and what is left over is looped over, outside. What is inside is
+Each is a sum over letters: ``out[b, i, j] = sum over k of x[b, i, k] * y[b, k, j]``, with any number of letters of each
+of the four sorts. `terms_of` names the letters. `multiply` writes the code: neighbouring letters that lie in memory
+like one become one, and what is left over is looped over, outside. What is inside is
 
 - a loop nest of our own if it is small: rows of `x` times vectors of `y`, with sums in registers;
 - otherwise a call of BLAS, at the address that SciPy's ``cython_blas`` exports. Transposed operands are passed as such,
@@ -13,6 +13,7 @@ Without SciPy, or for a dtype that BLAS does not have, larger products are calls
 
 import ctypes
 import functools
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -21,8 +22,9 @@ import numpy as np
 from chainrule.program.ir import PYTHON, Equation, Symbol
 from chainrule.program.native.builder import Builder, Value, constant, lanes_of, with_lanes
 from chainrule.program.native.values import Memory
+from chainrule.rules.einsum import einsum2
 
-PRODUCTS = {np.matmul, np.dot, np.inner, np.outer, np.vdot, np.tensordot, np.einsum}
+PRODUCTS = {np.matmul, np.dot, np.inner, np.outer, np.vdot, np.tensordot, np.einsum, einsum2}
 PREFIX = {"d": "d", "f": "s"}  # dtype -> of the names in BLAS
 ROWS = 4  # rows of a block of our own loops
 SUMS = 12  # vectors of sums in such a block, at most
@@ -46,7 +48,7 @@ def terms_of(e: Equation) -> tuple | None:
         return None
     m, n = len(xs[0].shape), len(xs[1].shape)
     fun, params = e.fun, e.params
-    if fun is np.einsum:
+    if fun is np.einsum or fun is einsum2:
         return einsum_terms(e, m, n)
     x, y = [("x", k) for k in range(m)], [("y", k) for k in range(n)]
     if fun is np.tensordot:
@@ -235,7 +237,7 @@ def number(n: int) -> Value:
 
 
 def repeat(b: Builder, count: int, body, carried=()) -> list:
-    """Write `count` rounds, at least one; ``body(round, carried)`` returns what it hands on. Return the last of that."""
+    """Write `count` rounds, at least one. ``body(round, carried)`` returns what it hands on; return the last of that."""
     if count == 1:
         return body(number(0), list(carried)) or []
     before, label, done = b.current, b.block("round"), b.block("done")
@@ -352,7 +354,7 @@ class Writer:
     def scattered(self, total: Sum, which: int) -> bool:
         """Tell whether the letters that are summed over are not one axis of an operand."""
         strides = [(a.count, (a.x, a.y)[which]) for a in total.inner]
-        return any(s != t * n for (_, s), (n, t) in zip(strides, strides[1:], strict=False))
+        return any(s != t * n for (_, s), (n, t) in itertools.pairwise(strides))
 
     def copied(self, total: Sum, which: int, pointers: list) -> None:
         """Copy an operand row by row; its axes get the new strides."""
@@ -518,7 +520,7 @@ class Writer:
 
     def small(self, row: Axis, column: Axis, inner: Axis, pointers: list) -> None:
         """Write a product in blocks of a few rows and vectors of columns, with the sums in registers."""
-        if column.y != 1 and row.x == 1 or (column.y == 1 and row.x == 1 and column.out != 1 and row.out == 1):
+        if (column.y != 1 and row.x == 1) or (column.y == 1 and row.x == 1 and column.out != 1 and row.out == 1):
             row, column, pointers = flipped(row, column, pointers)
             inner = Axis(inner.count, inner.y, inner.x, None)
         m, k, n = row.count, inner.count, column.count
@@ -635,7 +637,7 @@ class Writer:
 
     def large(self, row: Axis, column: Axis, inner: Axis, pointers: list) -> None:
         """Write a product of matrices as a call of gemm."""
-        m, k, n = row.count, inner.count, column.count
+        m, n = row.count, column.count
         total = Sum([], [row], [column], [inner])
         pointers = list(pointers)
         if leading(row, inner, "x") is None:
@@ -665,7 +667,7 @@ class Writer:
 
 
 def split(axes: list, *names: str) -> tuple:
-    """Return the axes to be looped over, and the one of a matrix: one of unit stride if there is one, else the longest."""
+    """Return the axes to be looped over, and that of a matrix: one of unit stride if there is one, else the longest."""
     if not axes:
         return [], None
     best = max(axes, key=lambda a: (any(getattr(a, n) == 1 for n in names), a.count))
