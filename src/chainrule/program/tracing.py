@@ -20,6 +20,7 @@ from chainrule.engine.buffer import Buffer
 from chainrule.engine.cotangent import LAZY, Masked
 from chainrule.engine.held import frozen_param
 from chainrule.engine.rule import RULES
+from chainrule.engine.spec import cast_to
 from chainrule.errors import ConversionError
 from chainrule.program.ir import Equation, Guard, Program, Symbol, applied
 from chainrule.program.loops.marks import symbols_of
@@ -293,6 +294,17 @@ class Tracer(Boxed):
         inputs = tuple([recording.operand(x) for x in args])
         written = {k: recording.parameter(v) for k, v in kwargs.items()}
         return recording.equation(batched.Plain(fun), inputs, written, y, True)
+
+    def settled(self, xbar):
+        """Return the gradient in this value: of a Python number a Python number, or in a program to be read a double."""
+        kind = self.data.__class__
+        if kind not in (float, complex) or xbar.__class__ is not Tracer or xbar.level != self.level:
+            return xbar
+        if xbar.data.__class__ is kind or xbar.shape:
+            return xbar
+        if RECORDINGS[self.level].asks == "raise":
+            return xbar if xbar.dtype == kind else cast_to(xbar, np.dtype(kind))
+        return Tracer.run_constant(kind, (xbar,), {}, self.level)
 
     # -- what takes the value out ----------------------------------------------------------------------------
 

@@ -200,6 +200,8 @@ def settle(xbar, point):
         return complex(xbar)
     if point.__class__ is np.ndarray and xbar.__class__ is not np.ndarray and not isinstance(xbar, Boxed):
         return np.asarray(xbar, point.dtype)
+    if isinstance(point, Boxed) and point.recorded:
+        return point.settled(xbar)
     return xbar
 
 

@@ -46,7 +46,7 @@ OPERATORS = {
     operator.truediv: np.divide, operator.pow: np.power, abs: np.absolute,
 }
 # fmt: on
-SAME = {np.sum, np.prod, np.max, np.min, np.mean, sum_to, real_part, np.real}  # of one number that number
+SAME = {float, np.sum, np.prod, np.max, np.min, np.mean, sum_to, real_part, np.real}  # of one number that number
 ARRAY = {np.reshape, spread_to}  # of one number an array without axes
 
 
