@@ -296,8 +296,10 @@ class Tracer(Boxed):
         return recording.equation(batched.Plain(fun), inputs, written, y, True)
 
     def settled(self, xbar):
-        """Return the gradient in this value: of a Python number a Python number, or in a program to be read a double."""
+        """Return the gradient in this value: in a Python number it is one, or in a program to be read a double."""
         kind = self.data.__class__
+        if kind in (float, complex) and isinstance(xbar, np.inexact):
+            return kind(xbar)
         if kind not in (float, complex) or xbar.__class__ is not Tracer or xbar.level != self.level:
             return xbar
         if xbar.data.__class__ is kind or xbar.shape:
