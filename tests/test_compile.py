@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule.program.compiling import CompileWarning
+from chainrule.errors import CompileWarning
 
 X = np.array([0.5, 1.5, -2.0])
 Pair = collections.namedtuple("Pair", "a b")

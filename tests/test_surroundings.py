@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule.program.compiling import CompileWarning
+from chainrule.errors import CompileWarning
 from chainrule.program.names import names_in
 from chainrule.program.surroundings import alike
 

@@ -59,6 +59,10 @@ def message(what, *advice, where=True):
     return "\n".join(lines)
 
 
+class CompileWarning(UserWarning):
+    """A compiled function is run as plain Python."""
+
+
 class ChainruleError(Exception):
     """The base of all errors raised by chainrule."""
 

@@ -28,7 +28,7 @@ import numpy as np
 from chainrule import tree
 from chainrule.engine.boxed import Boxed, ordinary
 from chainrule.engine.custom import Definition, call
-from chainrule.errors import NotDifferentiableError, is_users, user_line
+from chainrule.errors import CompileWarning, NotDifferentiableError, is_users, user_line
 from chainrule.program.backend import build
 from chainrule.program.ir import GuardFailed, Program
 from chainrule.program.passes import optimise
@@ -46,10 +46,6 @@ PATIENCE = 4  # so many times as many traces may be made for them: seldom used o
 IMPURE = 3  # so many runs in which it changes what it reads
 BY_VALUE = frozenset({int, bool, str, bytes, type(None), range, frozenset, type(Ellipsis)})
 KINDS = 64  # how many kinds of arguments are kept
-
-
-class CompileWarning(UserWarning):
-    """A compiled function is run as plain Python."""
 
 
 @dataclass
