@@ -876,6 +876,18 @@ def test_transforms_over_and_under(name):
                 np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-9)
 
 
+def test_batches_of_compiled_functions():
+    f = lambda x, k: np.sum(np.sin(x * weights) * k)
+    rows = np.stack([X, X * 2, X + 1])
+    g = cr.compile(f)
+    same(cr.vmap(g, in_axes=(0, None))(rows, 2.0), cr.vmap(f, in_axes=(0, None))(rows, 2.0))
+    batch = lambda f: cr.vmap(cr.grad(f), in_axes=(0, None))
+    for make, at in ((cr.hessian, X), (cr.grad, X), (lambda f: cr.jacobian(cr.grad(f)), X), (batch, rows)):
+        h = make(cr.compile(f))
+        for _ in range(2):
+            same(h(at, 2.0), make(f)(at, 2.0))
+
+
 def test_a_compiled_function_that_closes_over_a_traced_value():
     def outer(w):
         inner = cr.compile(lambda x: np.sum(np.sin(x * w)))

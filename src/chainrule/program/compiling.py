@@ -440,6 +440,8 @@ class Derivatives:
 
         def on_leaves(*leaves):
             args, kwargs = tree.unflatten(structure, [locked(x) for x in leaves])
+            if any(isinstance(x, Boxed) for x in leaves):  # on batches the code is gone through
+                return f(*args, **kwargs)
             try:
                 return compiled(*args, **kwargs)
             except ValueError as error:
