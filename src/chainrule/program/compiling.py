@@ -11,14 +11,11 @@ user's own line. So results are those of the function in all cases.
 """
 
 import functools
-import inspect
-import math
 import sys
 import threading
 import time
 import types
 import warnings
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,21 +23,29 @@ from typing import Any
 import numpy as np
 
 from chainrule import tree
+from chainrule.engine import level as _level
 from chainrule.engine.boxed import Boxed, ordinary
-from chainrule.engine.custom import Definition, call
+from chainrule.engine.custom import call
 from chainrule.errors import CompileWarning, NotDifferentiableError, is_users, user_line
+from chainrule.program.arguments import (
+    ARRAY,
+    ByIdentity,
+    can_write,
+    finite,
+    fresh,
+    refuse_generators,
+    static_arguments,
+)
 from chainrule.program.backend import build
+from chainrule.program.derivatives import Derivatives, Writes
 from chainrule.program.ir import GuardFailed, Program
 from chainrule.program.passes import optimise
 from chainrule.program.surroundings import Surroundings
 from chainrule.program.trace import Untraceable
 from chainrule.program.watched import Borrowed, Impure, watched
 from chainrule.transforms.common import name_of
-from chainrule.transforms.forward import jvp
-from chainrule.transforms.reverse import vjp
 
 DYNAMIC = (float, complex, np.ndarray, np.generic)
-ARRAY, DOUBLE = np.ndarray, np.dtype(float)
 PATHS = 16  # how many ways through a function are compiled for one kind of arguments
 PATIENCE = 4  # so many times as many traces may be made for them: seldom used ones make room
 IMPURE = 3  # so many runs in which it changes what it reads
@@ -306,6 +311,14 @@ class Compiled:
         return self._finish(result.structure, result.values, result.writes, result.points, args, kwargs)
 
     def _path(self, args, kwargs, careful):
+        """Record the function, and compile what was recorded. Much is made for it, and little of that can be freed."""
+        _level.hold_gc()
+        try:
+            return self._recorded(args, kwargs, careful)
+        finally:
+            _level.release_gc()
+
+    def _recorded(self, args, kwargs, careful):
         leaves, _ = tree.flatten((args, kwargs))
         static = self._static_flags(args, kwargs) or [False] * len(leaves)
         dynamic = [isinstance(x, DYNAMIC) and not s for x, s in zip(leaves, static, strict=True)]
@@ -432,178 +445,12 @@ class Lowered:
         return f"{self.program}\n\n{self.source}"
 
 
-class Derivatives:
-    """The pullback and the pushforward of a compiled function, compiled."""
-
-    def __init__(self, compiled, structure):
-        f = compiled._f
-
-        def on_leaves(*leaves):
-            args, kwargs = tree.unflatten(structure, [locked(x) for x in leaves])
-            if any(isinstance(x, Boxed) for x in leaves):  # on batches the code is gone through
-                return f(*args, **kwargs)
-            try:
-                return compiled(*args, **kwargs)
-            except ValueError as error:
-                if "read-only" in str(error):
-                    raise Writes from None
-                raise
-
-        def smooth(leaves):
-            """Return the function of the floats among the values, those, and their places."""
-            places = [k for k, x in enumerate(leaves) if inexact_leaf(x)]
-
-            def of_floats(*xs):
-                full = list(leaves)
-                for k, x in zip(places, xs, strict=True):
-                    full[k] = x
-                args, kwargs = tree.unflatten(structure, full)
-                return f(*args, **kwargs)
-
-            return of_floats, [leaves[k] for k in places], places
-
-        def pull(ybar, *leaves):
-            g, xs, _ = smooth(leaves)
-            return vjp(g, *xs)[1](ybar)
-
-        def push(xdots, *leaves):
-            g, xs, _ = smooth(leaves)
-            return jvp(g, tuple(xs), tuple(xdots))[1]
-
-        pull.__name__ = pull.__qualname__ = f"pullback_of_{name_of(f)}"
-        push.__name__ = push.__qualname__ = f"pushforward_of_{name_of(f)}"
-        pull, push = Compiled(pull), Compiled(push)
-
-        def pulled(ybar, y, *leaves):
-            places = [k for k, x in enumerate(leaves) if inexact_leaf(x)]
-            bars = [None] * len(leaves)
-            for k, bar in zip(places, pull(ybar, *leaves), strict=True):
-                bars[k] = bar
-            return tuple(bars)
-
-        def pushed(xdots, y, *leaves):
-            return push([xdots[k] for k, x in enumerate(leaves) if inexact_leaf(x)], *leaves)
-
-        self.definition = Definition(on_leaves, name_of(f), vjp=pulled, jvp=pushed)
-
-
-class Writes(Exception):
-    """The function writes into its arguments."""
-
-
-def locked(x):
-    """Return an array as a view that can't be written to."""
-    if x.__class__ is ARRAY and x.flags.writeable:
-        x = x.view()
-        x.flags.writeable = False
-    return x
-
-
-def refuse_generators(f):
-    """Raise for a generator or coroutine function: what it returns has not run yet."""
-    inner = f
-    while isinstance(inner, functools.partial | types.MethodType):
-        inner = inner.func if isinstance(inner, functools.partial) else inner.__func__
-    for what, is_one in (
-        ("generator", inspect.isgeneratorfunction), ("coroutine", inspect.iscoroutinefunction),
-        ("asynchronous generator", inspect.isasyncgenfunction),
-    ):  # fmt: skip
-        if is_one(inner):
-            raise TypeError(
-                f"compile needs a function that returns its result, but {name_of(f)} is a {what} function; "
-                "compile the functions that it calls"
-            )
-
-
-def static_arguments(f, numbers, names):
-    """Return the numbers and the names of the static arguments: each way in which they can be given."""
-    numbers = {numbers} if isinstance(numbers, int) else set(numbers)
-    names = {names} if isinstance(names, str) else set(names)
-    try:
-        parameters = list(inspect.signature(f).parameters.values())
-    except (TypeError, ValueError):
-        parameters = []
-    positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    for n in list(numbers):
-        if n < 0 and not any(p.kind is p.VAR_POSITIONAL for p in parameters):
-            n += len(positional)
-        names.update(positional[n : n + 1] if n >= 0 else ())
-    numbers.update(positional.index(name) for name in list(names) if name in positional)
-    return frozenset(numbers), frozenset(names)
-
-
 def depth_of_user():
     """Return how far up the stack the user's code is, for `warnings.warn` by the caller."""
     frame, depth = sys._getframe(1), 1
     while frame.f_back is not None and not is_users(frame):
         frame, depth = frame.f_back, depth + 1
     return depth
-
-
-def can_write(points, writes):
-    """Tell whether arrays may be written to: none is read-only, and none shares memory with another."""
-    for k in writes:
-        x = points[k]
-        if not x.flags.writeable:
-            return False
-        if any(n != k and y.__class__ is ARRAY and np.may_share_memory(x, y) for n, y in enumerate(points)):
-            return False
-    return True
-
-
-class ByIdentity:
-    """An object in the key of a kind of arguments: by its identity, and not kept alive."""
-
-    __slots__ = ("__weakref__", "hash", "ref")
-
-    def __init__(self, x, forget):
-        self.hash = id(x)
-        me = weakref.ref(self)
-        try:
-            self.ref = weakref.ref(x, lambda _: me() is not None and forget(me()))
-        except TypeError:  # some have no weak references
-            self.ref = lambda: x
-
-    def __hash__(self):
-        return self.hash
-
-    def __eq__(self, other):
-        x = self.ref()
-        return self is other or (x is not None and other.__class__ is ByIdentity and other.ref() is x)
-
-
-def inexact_leaf(x):
-    """Tell whether a value of the arguments is a float or complex number or array."""
-    if x.__class__ in (float, complex):
-        return True
-    dtype = getattr(x, "dtype", None)
-    return dtype is not None and dtype.kind in "fc"
-
-
-def fresh(y):
-    """Return a result of a recorded run as one that nobody else holds."""
-    return y.copy() if y.__class__ is np.ndarray else y
-
-
-def finite(outputs):
-    """Tell whether all numbers are finite; in most cases the sum of their squares tells."""
-    for y in outputs:
-        c = y.__class__
-        if c is ARRAY:
-            dtype = y.dtype
-            if dtype is DOUBLE:
-                flat = y if y.ndim == 1 else y.reshape(-1)
-                total = flat.dot(flat)
-                if not math.isfinite(total) and not np.isfinite(y).all():
-                    return False
-            elif dtype.kind in "fc" and not np.isfinite(y).all():
-                return False
-        elif c is float or c is np.float64:
-            if not math.isfinite(y):
-                return False
-        elif (c is complex or isinstance(y, np.inexact)) and not np.isfinite(y):
-            return False
-    return True
 
 
 def compile(

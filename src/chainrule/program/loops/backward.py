@@ -35,6 +35,11 @@ class Backward:
             self.range[k] = at, at + count
             at += count
         self.rounds = {k: plan.segment(a, b) for k, (a, b) in self.range.items()}
+        self.before_round, self.after, self.places, self.known = {}, {}, {}, {}
+        for k in plan.rounds:
+            self.before_round[k] = self.cotangents(k + 1) if k < plan.n else {}
+            self.after[k] = self.cotangents(k)
+            self.places[k], self.known[k] = inverted(self.before_round[k]), {}
         for head, tail in sorted(ENDS, key=sum):
             self.head = range(last, last - head, -1)
             self.tail = range(tail - 1, -1, -1)
@@ -77,7 +82,10 @@ class Backward:
     def found(self, k, s):
         """Return the places that a symbol of backward round k may come from."""
         plan = self.plan
-        places = set(self.places[k].get(s, ()))
+        known = self.known[k]
+        if s in known:
+            return known[s]
+        known[s] = places = set(self.places[k].get(s, ()))
         forward = plan.rounds[k]
         if s in forward.made:
             places.add(("kept", "made", *forward.made[s]))
@@ -143,11 +151,7 @@ class Backward:
     def rolled(self):
         """Write the loop over the middle rounds."""
         plan = self.plan
-        self.before_round, after = {}, {}
-        for k in plan.rounds:
-            self.before_round[k] = self.cotangents(k + 1) if k < plan.n else {}
-            after[k] = self.cotangents(k)
-        self.places = {k: inverted(v) for k, v in self.before_round.items()}
+        after = self.after
         self.kept = {w: [] for w in range(len(plan.ways.groups))}
         bodies, states = {}, {}
         tables, blocks = [], [None] * len(plan.ways.groups)

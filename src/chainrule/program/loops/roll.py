@@ -92,8 +92,11 @@ class Ways:
         """
         sets = None
         for k in self.groups[w]:
-            each = [found(k, s) for s in self.rounds[k].outside]
-            sets = each if sets is None else [a & b for a, b in zip(sets, each, strict=True)]
+            if sets is None:
+                sets = [set(found(k, s)) for s in self.rounds[k].outside]
+                continue
+            for have, s in zip(sets, self.rounds[k].outside, strict=True):
+                have &= found(k, s)
         return sets or []
 
 

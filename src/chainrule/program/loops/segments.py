@@ -51,10 +51,20 @@ def dissect(e):
         return ("guard", e.how, literal_key(e.seen)), [e.symbol], [], []
     if e.__class__ is not Equation:
         raise Irregular("a loop inside")
-    same = walk((e.inputs, e.params))
-    rule = (e.rule.kind, e.fun) if isinstance(e.rule, Rule | Plain) else (type(e.rule), id(e.rule))
-    made = tuple([(s.shape, s.dtype) for s in e.outputs])
-    return (rule, same, made, isinstance(e.output, tuple) and len(e.output)), symbols, literals, names
+    same = []
+    for x in e.inputs:
+        if x.__class__ is Symbol:
+            symbols.append(x)
+            same.append(0)
+        else:
+            same.append(walk(x))
+    if e.params:
+        same.append(walk(e.params))
+    rule = e.rule
+    rule = (rule.kind, rule.fun) if rule.__class__ is Rule or rule.__class__ is Plain else (type(rule), id(rule))
+    s = e.output
+    made = (s.shape, s.dtype) if s.__class__ is Symbol else (len(s), *[(t.shape, t.dtype) for t in e.outputs])
+    return (rule, made, *same), symbols, literals, names
 
 
 def literal_key(x):
@@ -65,10 +75,25 @@ def literal_key(x):
     return type(x), repr(x)
 
 
+class Way:
+    """A key that is hashed once."""
+
+    __slots__ = ("hashed", "parts")
+
+    def __init__(self, parts):
+        self.parts, self.hashed = parts, hash(parts)
+
+    def __hash__(self):
+        return self.hashed
+
+    def __eq__(self, other):
+        return self.hashed == other.hashed and self.parts == other.parts
+
+
 class Segment:
     """The equations of one round."""
 
-    __slots__ = ("equations", "letters", "literals", "made", "names", "outside", "seen", "start")
+    __slots__ = ("equations", "letters", "literals", "made", "names", "outside", "seen", "start", "way")
 
     def __init__(self, equations, parts, start=0):
         self.equations, self.start = equations, start
@@ -85,10 +110,13 @@ class Segment:
             self.seen.append(e.seen if e.__class__ is Guard and e.how == "bool" else None)
             for k, s in enumerate(e.outputs):
                 self.made[s] = slot, k
+        self.way = None
 
     def key(self):
         """Return what makes this segment like another: the way through the round."""
-        return tuple(self.letters), tuple(self.seen)
+        if self.way is None:
+            self.way = Way((tuple(self.letters), tuple(self.seen)))
+        return self.way
 
     def begins_as(self, other):
         """Tell whether these equations are the first ones of another segment, but for the answer of the last guard."""
