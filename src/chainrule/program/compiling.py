@@ -403,7 +403,7 @@ class Compiled:
         of its own, whose pullback and pushforward are compiled functions.
         """
         leaves, structure = tree.flatten((args, kwargs))
-        if any([ordinary(x) for x in leaves if isinstance(x, Boxed)]):
+        if any(ordinary(x) for x in leaves if isinstance(x, Boxed)):
             return self._f(*args, **kwargs)
         if self._derivatives is None:
             self._derivatives = {}

@@ -13,8 +13,8 @@ import types
 
 from chainrule.errors import _HERE
 from chainrule.program.names import names_in
-from chainrule.program.surroundings import home_of_function
 from chainrule.program.tracing import Tracer
+from chainrule.program.walk import home_of_function
 
 INSIDE = tuple(_HERE + part for part in ("transforms", "program"))  # our code whose closures hold users' functions
 

@@ -8,8 +8,9 @@ random numbers, clocks, and values of other transforms.
 from chainrule.program.chance import Chance
 from chainrule.program.ir import Symbol
 from chainrule.program.lifting import Lift
-from chainrule.program.surroundings import Surroundings, Unclear, Walk
+from chainrule.program.surroundings import Surroundings
 from chainrule.program.trace import Result, Traced, Untraceable, traced
+from chainrule.program.walk import Unclear, Walk
 
 
 class Borrowed(Exception):

@@ -1,0 +1,68 @@
+"""The derivatives of a compiled function: a call with a rule of its own, whose two parts are compiled functions."""
+
+from chainrule import tree
+from chainrule.engine.boxed import Boxed
+from chainrule.engine.custom import Definition
+from chainrule.program.arguments import inexact_leaf, locked
+from chainrule.transforms.common import name_of
+from chainrule.transforms.forward import jvp
+from chainrule.transforms.reverse import vjp
+
+
+class Writes(Exception):
+    """The function writes into its arguments."""
+
+
+class Derivatives:
+    """The pullback and the pushforward of a compiled function, compiled."""
+
+    def __init__(self, compiled, structure):
+        f = compiled._f
+
+        def on_leaves(*leaves):
+            args, kwargs = tree.unflatten(structure, [locked(x) for x in leaves])
+            if any(isinstance(x, Boxed) for x in leaves):  # on batches the code is gone through
+                return f(*args, **kwargs)
+            try:
+                return compiled(*args, **kwargs)
+            except ValueError as error:
+                if "read-only" in str(error):
+                    raise Writes from None
+                raise
+
+        def smooth(leaves):
+            """Return the function of the floats among the values, those, and their places."""
+            places = [k for k, x in enumerate(leaves) if inexact_leaf(x)]
+
+            def of_floats(*xs):
+                full = list(leaves)
+                for k, x in zip(places, xs, strict=True):
+                    full[k] = x
+                args, kwargs = tree.unflatten(structure, full)
+                return f(*args, **kwargs)
+
+            return of_floats, [leaves[k] for k in places], places
+
+        def pull(ybar, *leaves):
+            g, xs, _ = smooth(leaves)
+            return vjp(g, *xs)[1](ybar)
+
+        def push(xdots, *leaves):
+            g, xs, _ = smooth(leaves)
+            return jvp(g, tuple(xs), tuple(xdots))[1]
+
+        pull.__name__ = pull.__qualname__ = f"pullback_of_{name_of(f)}"
+        push.__name__ = push.__qualname__ = f"pushforward_of_{name_of(f)}"
+        pull, push = compiled.__class__(pull), compiled.__class__(push)
+
+        def pulled(ybar, y, *leaves):
+            places = [k for k, x in enumerate(leaves) if inexact_leaf(x)]
+            bars = [None] * len(leaves)
+            for k, bar in zip(places, pull(ybar, *leaves), strict=True):
+                bars[k] = bar
+            return tuple(bars)
+
+        def pushed(xdots, y, *leaves):
+            return push([xdots[k] for k, x in enumerate(leaves) if inexact_leaf(x)], *leaves)
+
+        self.definition = Definition(on_leaves, name_of(f), vjp=pulled, jvp=pushed)

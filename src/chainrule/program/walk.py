@@ -1,0 +1,438 @@
+"""Where the code of a function leads: what it can read from outside, by names.
+
+A `Walk` starts at a function and goes where its code can lead: to the globals and closure cells that the code names, to
+attributes of objects by the names that stand in the code, into containers, and to the functions found there. With the
+code that ran known, it keeps to that. What it passes is written down as `Surroundings`.
+
+The walk sees names, not values: it takes in more than what was read (an attribute of another object with the same
+name), and never less, but for what C code keeps to itself.
+"""
+
+import array
+import contextvars
+import functools
+import gc
+import os
+import sys
+import types
+import zlib
+from collections import deque
+
+import numpy as np
+
+from chainrule.engine.boxed import Boxed
+from chainrule.errors import _HERE
+from chainrule.program.chance import clock, is_generator
+from chainrule.program.names import names_in
+from chainrule.program.surroundings import MISSING, Surroundings, alike_or_same, same_bytes, same_content
+
+PLAIN = (int, float, complex, str, bytes, bool, type(None), range, slice, np.dtype, np.generic, type(Ellipsis))
+ATOMS = frozenset({int, float, complex, str, bytes, bool, type(None), np.float64})
+MAPPINGS = (dict, types.MappingProxyType)
+CONTAINERS = (list, tuple, dict, set, frozenset, deque, bytearray, array.array, types.MappingProxyType)
+ADOPT = _HERE + "adopt"
+LARGE = 1 << 20  # bytes of an array of which a walk before the run keeps a checksum only
+MOST = 10_000  # values in one container
+BOUND = 5_000  # values that are looked at before anything has run
+
+
+class Unclear(Exception):
+    """Why what a function reads can't be compared later; `wrong` tells that the traced run was not that of Python."""
+
+    def __init__(self, why, wrong=False):
+        super().__init__(why)
+        self.wrong = wrong
+
+
+@functools.lru_cache(1024)
+def home(module):
+    """Tell whose a module is: "ours", "theirs" (NumPy, SciPy, the standard library) or "user"."""
+    root = (module or "").partition(".")[0]
+    if root == "chainrule":
+        return "ours"
+    if root in ("numpy", "scipy", "optree") or root in sys.stdlib_module_names or root.startswith("namedtuple_"):
+        return "theirs"
+    return "user"
+
+
+@functools.lru_cache(1024)
+def is_library(root):
+    """Tell whether a package is an installed one."""
+    return "site-packages" in (getattr(sys.modules.get(root), "__file__", None) or "")
+
+
+def package_of(v):
+    """Return the name of the package that a function, class or object belongs to."""
+    found = v.__name__ if isinstance(v, types.ModuleType) else getattr(v, "__module__", None)
+    return found.partition(".")[0] if isinstance(found, str) else ""
+
+
+def home_of_function(f):
+    """Tell whose a function is."""
+    if f.__code__.co_filename.startswith(_HERE):
+        return "ours"
+    found = home(f.__globals__.get("__name__", ""))
+    return "user" if found == "ours" else found
+
+
+class Walk:
+    """Where the code of a function leads.
+
+    `ran` has the code that ran, with its globals; None stands for all code. `guards` is off in a walk that only looks
+    for what there is, which is bounded. Arrays at the places of `lift`, (id of holder, key), are left to the program's
+    inputs, as far as twins read them.
+    """
+
+    def __init__(self, roots, ran=None, *, guards=True, lift=None):
+        self.ran, self.guards = ran, guards
+        self.packages = {package_of(root) for root in roots}
+        self.lifted_places = {} if lift is None else lift.found
+        self.twinned = None if lift is None else lift.twinned  # ids of functions, and their code
+        self.forced = set()  # code that counts as run
+        names, before = set(), -1
+        while len(names) + len(self.forced) > before:  # until no code is found whose names are new
+            before = len(names) + len(self.forced)
+            self.start(frozenset(names))
+            for code, space in (ran or {}).items():
+                if home(space.get("__name__")) == "user":
+                    self.code(code, space, False, code)
+            self.todo += [(root, False) for root in roots]
+            self.run()
+            left = [] if ran is None else [c for c in ran if c not in self.reached]
+            if left:
+                self.todo += [(f, False) for f in functions_of(left)]
+                self.run()
+            names |= self.found_names
+        for v in self.arrays:
+            raw = v.tobytes() if guards or v.nbytes < LARGE or not v.flags.c_contiguous else zlib.crc32(v)
+            if raw.__class__ is bytes and v.flags.c_contiguous and v.dtype != object:
+                raw = bytearray(raw)
+            self.surroundings.arrays.append((v, v.shape, v.dtype, raw))
+
+    def start(self, names):
+        """Forget what was found, except for the names of attributes."""
+        self.attribute_names, self.found_names = names, set()
+        self.surroundings = Surroundings()
+        self.known = {}  # (id, forced) -> object that was looked at
+        self.places, self.placed, self.codes, self.reached, self.asked = set(), set(), set(), set(), set()
+        self.functions, self.arrays, self.generators, self.boxes, self.todo = [], [], [], [], []
+        self.spaces = {}  # id of an object's namespace -> (it, the names that it had)
+        self.liftable = {}  # place -> (holder, key, array, name)
+        self.written_cells, self.written_spaces = set(), set()
+        self.everything = False  # whether code asks for attributes by computed names
+
+    def run(self):
+        """Look at all that is to do."""
+        while self.todo and (self.guards or len(self.known) < BOUND):
+            self.look(*self.todo.pop())
+
+    # -- places --------------------------------------------------------------------------------------------------
+
+    def slot(self, mapping, key, v, owner=None, force=False, liftable=False):
+        """Go through an entry of a namespace, that of `owner` if it has no dict of its own."""
+        place = id(mapping if owner is None else owner), key
+        if (place, liftable) in self.placed:
+            return
+        self.placed.add((place, liftable))
+        self.places.add(place)
+        if not (liftable and self.lift(mapping, key, v, place, key)):
+            self.surroundings.slots.append((mapping, key, v))
+            self.todo.append((v, force))
+
+    def cell(self, cell, name, force, liftable):
+        """Go through a closure cell."""
+        place = id(cell), None
+        try:
+            v = cell.cell_contents
+        except ValueError:
+            return
+        if (place, liftable) not in self.placed:
+            self.placed.add((place, liftable))
+            self.places.add(place)
+            if not (liftable and self.lift(cell, None, v, place, name)):
+                self.surroundings.cells.append((cell, v))
+                self.todo.append((v, force))
+
+    def lift(self, holder, key, v, place, name):
+        """Leave an array to the inputs of the program, or take note that it could be."""
+        if v.__class__ is not np.ndarray or v.dtype.kind not in "fc" or not v.shape:
+            return False
+        if place in self.lifted_places:
+            self.surroundings.lifted.append((holder, key, v.shape, v.dtype))
+            return True
+        self.liftable[place] = holder, key, v, name
+        return False
+
+    # -- values --------------------------------------------------------------------------------------------------
+
+    def look(self, v, force):
+        """Look at a value: what of it can change, and where it leads."""
+        c = v.__class__
+        if c in ATOMS or v is MISSING or isinstance(v, PLAIN) or (id(v), force) in self.known:
+            return
+        if not self.guards and not isinstance(v, (Boxed, np.ndarray, *CONTAINERS)) and self.is_far(v):
+            return
+        again = (id(v), not force) in self.known
+        self.known[id(v), force] = v
+        if isinstance(v, Boxed):
+            self.boxes.append(v)
+        elif isinstance(v, np.ndarray):
+            if not again:
+                self.arrays.append(v)
+                if v.dtype == object:
+                    self.todo += [(x, force) for x in v.ravel().tolist()]
+        elif isinstance(v, types.FunctionType):
+            self.function(v, force)
+        elif isinstance(v, types.ModuleType):
+            if home(v.__name__) == "user":
+                for name in self.chosen(v.__dict__):
+                    self.slot(v.__dict__, name, v.__dict__[name], None, force)
+        elif isinstance(v, type):
+            self.type(v, force)
+        elif isinstance(v, CONTAINERS):
+            self.container(v, force, again)
+        elif is_generator(v):
+            self.generators.append(v)
+        elif isinstance(c, type) and (c in ITERATORS or c.__module__ == "itertools"):
+            if self.guards:
+                raise Unclear(f"it reads an iterator (a {c.__name__}), which each call would move on")
+        else:
+            self.object(v, c, force)
+
+    def is_far(self, v):
+        """Tell whether a value belongs to an installed package other than that of the function."""
+        root = package_of(v)
+        return root not in self.packages and home(root) == "user" and is_library(root)
+
+    def container(self, v, force, again):
+        """Go through the values of a container."""
+        if len(v) > MOST:
+            if self.guards:
+                raise Unclear(
+                    f"it reads a {type(v).__name__} of {len(v)} values, which each call would have to compare"
+                )
+            return
+        mapping = isinstance(v, MAPPINGS)
+        values = list(v.values()) if mapping else list(v)
+        if not again and v.__class__ is not tuple:
+            self.surroundings.contents.append((v, list(v) if mapping else None, values))
+        self.todo += [(x, force) for x in values if x.__class__ not in ATOMS]
+        if v.__class__ not in CONTAINERS and not hasattr(v, "_fields"):
+            self.object(v, v.__class__, force)
+
+    def object(self, v, c, force):
+        """Go through the attributes of an object that the code names, and to its class."""
+        if c is types.MethodType:
+            self.todo += [(v.__func__, force), (v.__self__, force)]
+        elif c is functools.partial:
+            self.todo += [(v.func, force), (v.args, force), (v.keywords, force)]
+        elif isinstance(v, staticmethod | classmethod):
+            self.todo.append((v.__func__, force))
+        elif isinstance(v, property):
+            self.todo += [(g, force) for g in (v.fget, v.fset, v.fdel)]
+        elif c is contextvars.ContextVar:
+            now = Current(v)
+            self.surroundings.attributes.append((now, "value", now.value))
+            self.todo.append((now.value, force))
+        elif isinstance(v, functools.cached_property):
+            self.todo.append((v.func, force))
+        elif home(c.__module__) == "ours":  # objects of ours hold the user's functions
+            self.todo += [(x, force or c.__name__ == "Compiled") for x in held_by(v, c)]
+        elif home(c.__module__) == "theirs":
+            self.todo += [(getattr(v, n, None), True) for n in ("__wrapped__", "pyfunc")]
+            inside = getattr(v, "__dict__", None)
+            if inside.__class__ is dict:
+                for name in inside if c.__module__ == "collections" else self.chosen(inside):
+                    self.slot(inside, name, inside[name], None, force)
+        else:
+            self.instance(v, c, force)
+
+    def instance(self, v, c, force):
+        """Go through an object of a class of the user's."""
+        inside = getattr(v, "__dict__", None)
+        inside = inside if inside.__class__ is dict else {}
+        for name in self.chosen(inside):
+            self.slot(inside, name, inside[name], None, force)
+        for name in self.attribute_names - inside.keys():
+            k = next((k for k in c.__mro__ if name in k.__dict__), None)
+            if k is None:
+                if name in self.asked and getattr(v, "__dict__", None) is inside:
+                    self.slot(inside, name, MISSING)
+                continue
+            if isinstance(k.__dict__[name], types.MemberDescriptorType):  # of __slots__
+                found = getattr(v, name, MISSING)
+                if (id(v), name) not in self.places:
+                    self.places.add((id(v), name))
+                    self.surroundings.attributes.append((v, name, found))
+                    self.todo.append((found, force))
+            elif home(k.__module__) == "user" and getattr(v, "__dict__", None) is inside:
+                self.slot(inside, name, MISSING)  # found in the class, as long as the object itself has none
+        self.type(c, force)
+
+    def type(self, c, force):
+        """Go through what the user's classes define under the names that the code has."""
+        for k in c.__mro__:
+            if home(k.__module__) == "user":
+                for name, v in list(k.__dict__.items()):
+                    if name in self.attribute_names or (name.startswith("__") and self.has_run(v, force)):
+                        self.slot(k.__dict__, name, v, k, force)
+
+    def has_run(self, v, force):
+        """Tell whether a value is a function that is gone into: Python calls some without their name in the code."""
+        if not isinstance(v, types.FunctionType):
+            return False
+        return self.ran is None or force or v.__code__ in self.ran or v.__code__ in self.forced
+
+    def chosen(self, space):
+        """Return the names of a namespace that the code has."""
+        if id(space) not in self.spaces:
+            self.spaces[id(space)] = space, set(space)
+        return [n for n in space if isinstance(n, str)] if self.everything else self.attribute_names & space.keys()
+
+    # -- functions -----------------------------------------------------------------------------------------------
+
+    def function(self, f, force):
+        """Go into a function: by the names that its code has, to its closure and its defaults."""
+        wrapped = f.__dict__.get("__wrapped__")
+        if home_of_function(f) != "user":  # a transform, or a wrapper by NumPy: it holds the user's function
+            adopted = f.__code__.co_filename.startswith(ADOPT)  # its code runs with other globals
+            for cell in () if adopted else f.__closure__ or ():
+                try:
+                    self.todo.append((cell.cell_contents, force))
+                except ValueError:
+                    continue
+            self.todo.append((wrapped, force or adopted))
+            return
+        code = f.__code__
+        if not self.has_run(f, force):
+            return
+        if force:
+            self.forced.add(code)
+        found = names_in(code)
+        self.reached |= found.codes
+        self.functions.append(f)
+        self.code(code, f.__globals__, force, f)
+        for name, cell in zip(code.co_freevars, f.__closure__ or (), strict=True):
+            if name in found.written_cells:
+                self.written_cells.add(id(cell))
+            self.cell(cell, name, force, self.is_twinned(f))
+        for which in ("__defaults__", "__kwdefaults__"):
+            values = getattr(f, which)
+            if values:
+                self.surroundings.attributes.append((f, which, values))
+                self.todo.append((values, force))
+
+    def is_twinned(self, f):
+        """Tell whether arrays that a function, or code, reads are inputs of the program."""
+        return self.twinned is None or (f if isinstance(f, types.CodeType) else id(f)) in self.twinned
+
+    def code(self, code, space, force, of):
+        """Go through the globals that a piece of code names, and take note of its names of attributes."""
+        liftable = self.is_twinned(of)
+        if (code, id(space), force, liftable) in self.codes:
+            return
+        self.codes.add((code, id(space), force, liftable))
+        found = names_in(code)
+        self.found_names |= found.attributes
+        self.everything = self.everything or found.computed
+        if found.written_globals or found.namespaces:
+            self.written_spaces.add(id(space))
+        self.asked |= found.asked
+        names = [n for n in space if not n.startswith("__")] if found.namespaces else found.globals
+        for name in names:
+            self.slot(space, name, space.get(name, MISSING), None, force, liftable=liftable)
+        self.todo += [(sys.modules.get(name), force) for name in found.imports]
+        if {"environ", "getenv"} & (found.attributes | found.globals):
+            self.todo.append((getattr(os.environ, "_data", None), force))
+        if self.guards:
+            if found.unseeded:
+                raise Unclear(f"it makes a random generator without a seed: {found.unseeded}()")
+            read = clock(found, space)
+            if read:
+                raise Unclear(f"it asks {read}, whose answer would be the same in each run")
+            if found.kinds:
+                raise Unclear(f"it asks whether a value is of type {found.kinds}, which traced values are not", True)
+
+    # -- before and after ----------------------------------------------------------------------------------------
+
+    def changed(self, after) -> str | None:
+        """Return the name of something that is not what it was, of what a later walk goes through; None if all is."""
+        for mapping, key, seen in self.surroundings.slots:
+            if (id(mapping), key) in after.places and not alike_or_same(mapping.get(key, MISSING), seen):
+                return str(key)
+        for mapping, key, _ in after.surroundings.slots:
+            had = self.spaces.get(id(mapping))
+            if had is not None and key not in had[1] and key in mapping:
+                return str(key)
+        for cell, seen in self.surroundings.cells:
+            if (id(cell), None) in after.places and not alike_or_same(cell.cell_contents, seen):
+                return "a variable of the function around it"
+        met = {id(container) for container, _, _ in after.surroundings.contents}
+        for container, keys, values in self.surroundings.contents:
+            if id(container) in met and not same_content(container, keys, values):
+                return f"a {type(container).__name__}"
+        met = {id(x) for x in after.arrays}
+        for x, shape, dtype, raw in self.surroundings.arrays:
+            if id(x) in met and (x.shape != shape or x.dtype != dtype or not same_bytes(x, raw)):
+                return "an array"
+        return None
+
+    def mend(self) -> None:
+        """Put plain values in place of Tracers that a run has left behind."""
+        for mapping, key, _ in self.surroundings.slots:
+            v = mapping.get(key, MISSING)
+            if isinstance(v, Boxed) and isinstance(mapping, dict):
+                mapping[key] = unboxed(v)
+        for space, _ in self.spaces.values():
+            for key, v in list(space.items()):
+                if isinstance(v, Boxed) and isinstance(space, dict):
+                    space[key] = unboxed(v)
+        for cell, _ in self.surroundings.cells:
+            if isinstance(cell.cell_contents, Boxed):
+                cell.cell_contents = unboxed(cell.cell_contents)
+        for container, _, _ in self.surroundings.contents:
+            entries = container.items() if isinstance(container, dict) else enumerate(container)
+            for key, v in list(entries):
+                if isinstance(v, Boxed) and hasattr(container, "__setitem__"):
+                    container[key] = unboxed(v)
+
+
+def unboxed(v):
+    """Return the plain value of a Tracer."""
+    while getattr(type(v), "recorded", False):
+        v = v.data
+    return v
+
+
+ITERATORS = (
+    types.GeneratorType, type(iter([])), type(iter(())), type(iter({})), type(iter({}.items())),
+    type(iter({}.values())), type(iter(range(1))), type(iter(set())), type(reversed([])), enumerate, zip, map, filter,
+)  # fmt: skip
+
+
+class Current:
+    """What a context variable is, as an attribute."""
+
+    def __init__(self, variable):
+        self.variable = variable
+
+    @property
+    def value(self):
+        """The value in the context at hand."""
+        return self.variable.get(MISSING)
+
+
+def held_by(v, c):
+    """Return what an object of ours holds."""
+    names = [n for k in c.__mro__ for n in getattr(k, "__slots__", ()) if isinstance(n, str)]
+    if c.__name__ == "Compiled":
+        return [v._f]
+    if c.__module__.startswith("chainrule.adopt"):
+        return [getattr(v, "__wrapped__", None)]
+    return [*getattr(v, "__dict__", {}).values(), *[getattr(v, n, None) for n in names if n != "__weakref__"]]
+
+
+def functions_of(codes):
+    """Find the functions that have these code objects."""
+    wanted = set(codes)
+    return [f for f in gc.get_referrers(*codes) if isinstance(f, types.FunctionType) and f.__code__ in wanted]
