@@ -166,6 +166,7 @@ class Builder:
         self.lines: list[str] = []
         self.allocas: list[str] = []
         self.count = 0
+        self.prefix = "%v"  # of the names of values
         self.current = "entry"
         module.functions.append(self)
         module.names.add(name)
@@ -219,12 +220,12 @@ class Builder:
     def name_of(self, kind: str) -> Value:
         """Return a new name."""
         self.count += 1
-        return Value(kind, f"%v{self.count}")
+        return Value(kind, f"{self.prefix}{self.count}")
 
     def write(self, kind: str, text: str) -> Value:
         """Write any instruction; return the value that it makes."""
         self.count += 1
-        name = f"%v{self.count}"
+        name = f"{self.prefix}{self.count}"
         self.lines.append(f"  {name} = {text}")
         return Value(kind, name)
 

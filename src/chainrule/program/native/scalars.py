@@ -48,20 +48,41 @@ def is_truth(x: Value) -> bool:
 
 
 def library(b: Builder, name: str, *xs: Value) -> Value:
-    """Call a function of the C library; for vectors that of libmvec, or entry by entry."""
+    """Call a function of the C library; for vectors of any number of lanes that of libmvec, or entry by entry."""
     kind = xs[0].type
     if kind[0] != "<":
         return b.call(name if kind == "double" else f"{name}f", kind, *xs, pure=True)
-    lanes, short = lanes_of(kind), element_of(kind)
-    vector = None if EXACT[0] else target.vector_name(name, short, lanes, len(xs))
-    if vector is not None:
+    n, short = lanes_of(kind), element_of(kind)
+    whole = 1 << (n - 1).bit_length()
+    most = target.host().lanes * (1 if short == "double" else 2)
+    if EXACT[0] or target.vector_name(name, short, most, len(xs)) is None or n == 1:
+        return b.pack([library(b, name, *[b.lane(x, k) for x in xs]) for k in range(n)])
+    if n > most:  # registers first, then the rest
+        parts = [
+            library(b, name, *[b.shuffle(x, None, range(k, min(k + most, n))) for x in xs]) for k in range(0, n, most)
+        ]
+        while len(parts) > 1:
+            parts = [joined(b, *parts[k : k + 2]) for k in range(0, len(parts), 2)]
+        return parts[0]
+    vector = target.vector_name(name, short, max(whole, 2), len(xs))
+    if vector is None:  # a shorter vector than there is: fill it up
+        whole = next(w for w in (2, 4, 8, 16) if w > n and target.vector_name(name, short, w, len(xs)))
+        vector = target.vector_name(name, short, whole, len(xs))
+    if whole == n:
         return b.call(vector, kind, *xs, pure=True)
-    if not EXACT[0] and lanes > 2:  # two halves
-        half = lanes // 2
-        low = library(b, name, *[b.shuffle(x, None, range(half)) for x in xs])
-        high = library(b, name, *[b.shuffle(x, None, range(half, lanes)) for x in xs])
-        return b.shuffle(low, high, range(lanes))
-    return b.pack([library(b, name, *[b.lane(x, n) for x in xs]) for n in range(lanes)])
+    fill = [*range(n), *[n - 1] * (whole - n)]  # what is computed beside is a valid entry, too
+    wide = b.call(vector, with_lanes(short, whole), *[b.shuffle(x, None, fill) for x in xs], pure=True)
+    return b.shuffle(wide, None, range(n))
+
+
+def joined(b: Builder, x: Value, y: Value | None = None) -> Value:
+    """Return the lanes of two vectors as one."""
+    if y is None:
+        return x
+    n, m = lanes_of(x.type), lanes_of(y.type)
+    if m < n:
+        y = b.shuffle(y, None, [*range(m), *[m - 1] * (n - m)])
+    return b.shuffle(x, y, range(n + m))
 
 
 def of_library(name: str) -> Callable:
@@ -472,7 +493,8 @@ MAPS: dict[Any, Callable] = {
     np.heaviside: heaviside, np.logaddexp: logaddexp, np.logaddexp2: logaddexp2,
     np.deg2rad: scaled(math.pi / 180), np.radians: scaled(math.pi / 180),
     np.rad2deg: scaled(180 / math.pi), np.degrees: scaled(180 / math.pi),
-    sigmoid: write_sigmoid, bell: write_bell, sech_squared: write_sech_squared, relu: lambda b, x: maximum(b, x, like(x, 0)),
+    sigmoid: write_sigmoid, bell: write_bell, sech_squared: write_sech_squared,
+    relu: lambda b, x: maximum(b, x, like(x, 0)),
     one_minus_square: write_one_minus_square, reciprocal_or_zero: write_reciprocal_or_zero,
     over_length: write_over_length, fraction: write_fraction,
 }

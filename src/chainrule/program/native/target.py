@@ -15,10 +15,12 @@ import llvmlite.binding as llvm
 
 LOCK = threading.RLock()  # LLVM's context is one for all threads
 SLOW = 2000  # texts of more instructions than these are not optimised: it takes long, and buys little there
-VECTORIAL = frozenset(
-    "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 exp10 expm1 log log2 log10 log1p cbrt erf erfc"
-    " pow atan2 hypot".split()
-)
+# fmt: off
+VECTORIAL = frozenset({
+    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "exp", "exp2",
+    "exp10", "expm1", "log", "log2", "log10", "log1p", "cbrt", "erf", "erfc", "pow", "atan2", "hypot",
+})
+# fmt: on
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def vector_name(name: str, kind: str, lanes: int, operands: int) -> str | None:
         return None
     bits = lanes * (64 if kind == "double" else 32)
     level = {128: "b", 256: "d", 512: "e"}.get(bits)
-    if level is None or level > machine.level and (machine.level, level) != ("b", "b"):
+    if level is None or level > machine.level:  # the letters rise with the width
         return None
     full = f"_ZGV{level}N{lanes}{'v' * operands}_{name}{'' if kind == 'double' else 'f'}"
     return full if llvm.address_of_symbol(full) is not None else None

@@ -1,0 +1,145 @@
+"""Calling a kernel from Python: the points as a tuple, fresh arrays for the results, a frame of memory from a pool.
+
+The caller is written as Python source for each program, since a loop over the results would take longer than small
+kernels do. A frame belongs to one call at a time: threads, and calls inside of calls, take another.
+"""
+
+import ctypes
+
+import numpy as np
+
+from chainrule.program.backend import code_of
+from chainrule.program.ir import PYTHON, GuardFailed, Program
+from chainrule.program.native.target import Code
+
+FULL, STRANGE, AS_PYTHON = -1, -2, -3
+ROUNDS = 64  # for so many a stack has room at first
+PROTOTYPE = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.py_object, ctypes.c_void_p)
+
+
+class Frames:
+    """The memory of a runner's calls."""
+
+    def __init__(self, words: int, numbers: int, stacks: list) -> None:
+        self.words, self.numbers, self.stacks = words, numbers, stacks
+        self.rounds = ROUNDS
+        self.pool: list = []
+
+    def new(self, rounds: int | None = None) -> tuple:
+        """Return (address, results that are numbers, as floats and as integers, what is held for it, rounds)."""
+        rounds = max(rounds or 0, self.rounds)
+        frame = np.empty(max(self.words, 1))
+        whole = frame.view(np.int64)
+        held = [frame]
+        for place, words in self.stacks:
+            held.append(np.empty(words * rounds))
+            whole[place], whole[place + 1] = held[-1].ctypes.data, rounds
+        return frame.ctypes.data, frame[: self.numbers], whole[: self.numbers], held, rounds
+
+    def larger(self, frame: tuple) -> tuple:
+        """Return a frame with twice the room for stacks, which later ones have from the start."""
+        self.rounds = max(self.rounds, 2 * frame[4])
+        return self.new()
+
+    @property
+    def bytes(self) -> int:
+        """Memory that is held between calls."""
+        return sum(a.nbytes for frame in self.pool for a in frame[3])
+
+
+class Runner:
+    """A program as machine code. As `chainrule.program.backend.Runner`.
+
+    Attributes
+    ----------
+    program : Program
+    run : callable
+        Takes the points and returns the outputs.
+    source : str
+        LLVM's text.
+    """
+
+    __slots__ = ("code", "frames", "guards", "program", "run", "source")
+
+    def __init__(self, program: Program, writer, code: Code, text: str) -> None:
+        self.program, self.code, self.source, self.guards = program, code, text, writer.guards
+        self.frames = Frames(writer.words, len(program.outputs), writer.stacks)
+        space = {
+            "np": np, "empty": np.empty, "pool": self.frames.pool, "new": self.frames.new, "failed": self.failed,
+            "kernel": PROTOTYPE(code.address(writer.name)),
+        }  # fmt: skip
+        source = caller(program, writer, space)
+        exec(code_of(source, program.name), space)
+        self.run = space["run"]
+        self.frames.pool.append(self.frames.new())
+
+    def __call__(self, points: list) -> list:
+        """Run it; return fresh outputs."""
+        return self.run(points)
+
+    @property
+    def bytes(self) -> int:
+        """Memory that is kept between the calls."""
+        return self.frames.bytes
+
+    def failed(self, result: int, frame: tuple, points) -> list:
+        """Do what a kernel that returned early asks for.
+
+        Raises
+        ------
+        GuardFailed
+            Where Python would have gone another way.
+        ArithmeticError
+            Where Python raises an exception.
+        """
+        pool = self.frames.pool
+        if result == FULL:
+            pool.append(self.frames.larger(frame))
+            return self.run(points)
+        pool.append(frame)
+        if result == STRANGE:
+            return self.run([np.array(x, order="C") if x.__class__ is np.ndarray else x for x in points])
+        if result == AS_PYTHON:
+            raise ArithmeticError("a number can't be divided by zero, or has no such power")
+        raise GuardFailed(self.guards[result - 1])
+
+
+def caller(program: Program, writer, space: dict) -> str:
+    """Return the source of the function that calls the kernel."""
+    lines = ["def run(points):", "    try: frame = pool.pop()", "    except IndexError: frame = new()"]
+    given = ["*points"]
+    for n, (s, value) in enumerate(program.constants.items()):
+        space[f"c{n}"] = value if (value.flags.c_contiguous and value.flags.aligned) or s not in program.fixed else (
+            np.array(value, order="C"))  # fmt: skip
+        given.append(f"c{n}")
+    for n, s in enumerate(writer.arrays):
+        space[f"shape{n}"], space[f"dtype{n}"] = s.shape, np.dtype(s.dtype)
+        lines.append(f"    y{n} = empty(shape{n}{'' if s.dtype == np.dtype(float) else f', dtype{n}'})")
+        given.append(f"y{n}")
+    lines.append(f"    code = kernel(({', '.join(given)},), frame[0])")
+    lines.append("    if code: return failed(code, frame, points)")
+    kinds = {kind for kind, _ in writer.results}
+    if "number" in kinds:
+        lines.append("    numbers = frame[1].tolist()")
+    if "whole" in kinds:
+        lines.append("    integers = frame[2].tolist()")
+    lines.append("    pool.append(frame)")
+    made = [result(n, kind, y, writer, space) for n, (kind, y) in enumerate(writer.results)]
+    lines.append(f"    return [{', '.join(made)}]")
+    return "\n".join(lines) + "\n"
+
+
+def result(n: int, kind: str, y, writer, space: dict) -> str:
+    """Return an output as source."""
+    if kind == "plain":
+        space[f"plain{n}"] = y
+        return f"plain{n}.copy()" if isinstance(y, np.ndarray) else f"plain{n}"
+    if kind == "input":
+        return f"points[{y}]" if writer.program.inputs[y].dtype in PYTHON else f"points[{y}].copy()"
+    if kind == "array":
+        return f"y{writer.arrays.index(y)}"
+    text = f"{'integers' if kind == 'whole' else 'numbers'}[{n}]"
+    if y.dtype is float:
+        return text
+    space[f"type{n}"] = y.dtype if y.dtype in PYTHON else np.dtype(y.dtype).type
+    return f"type{n}({text})"

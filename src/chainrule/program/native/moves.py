@@ -1,0 +1,190 @@
+"""What moves entries of small arrays: the call itself, made on the entries' positions, tells where each comes from.
+
+None of these takes instructions, but where entries are added up that go to one place.
+"""
+
+import math
+
+import numpy as np
+
+from chainrule.engine import indexing
+from chainrule.engine.spec import spread_to
+from chainrule.program.ir import PYTHON, Symbol, symbols_in
+from chainrule.program.native import lanes
+from chainrule.program.native.builder import constant, type_of
+from chainrule.program.native.lanes import Lanes, single
+from chainrule.program.native.scalars import NotLowered, add, converted, literal
+from chainrule.program.native.values import Memory
+from chainrule.rules.shapes import diagonal_matrix
+
+VIEWS = {np.transpose: "transpose", np.reshape: "reshape", np.broadcast_to: "broadcast", indexing.getitem: "index"}
+
+
+def static(x) -> None:
+    """Refuse parameters that are values of the program."""
+    if any(True for _ in symbols_in(x)):
+        raise NotLowered
+
+
+def in_memory(w, x) -> Memory | None:
+    """Return the memory of an operand that is in memory."""
+    held = w.values[x] if x.__class__ is Symbol else None
+    return held if held.__class__ is Memory else None
+
+
+def viewed(w, e) -> Memory | None:
+    """Return a view of memory, for the calls that make one."""
+    memory, params = in_memory(w, e.inputs[0]), e.params
+    if memory is None or len(e.inputs) != 1:
+        return None
+    fun = e.fun
+    if fun is indexing.getitem:
+        return memory.index(params["index"])
+    if fun is np.transpose and params.keys() <= {"axes"}:
+        return memory.transpose(params.get("axes"))
+    if fun is np.reshape and params.keys() <= {"shape"}:
+        shape = params["shape"]
+        return memory.reshape(shape if shape.__class__ is tuple else (shape,))
+    if fun is np.broadcast_to and params.keys() <= {"shape"}:
+        shape = params["shape"]
+        return memory.broadcast(shape if shape.__class__ is tuple else (shape,))
+    return None
+
+
+def gathered(w, e):
+    """Write a call that only moves entries."""
+    static(e.params)
+    if len(e.inputs) != 1:
+        raise NotLowered
+    x = e.inputs[0]
+    view = viewed(w, e)
+    if view is not None:
+        return view
+    memory = in_memory(w, x)
+    if memory is not None and memory.size > lanes.MOST:  # read what is needed
+        grid = np.array(memory.positions()).reshape(memory.shape)
+        where = np.asarray(e.rule.apply((grid,), e.params))
+        return Lanes(lanes.load(w.b, w.local(memory), where.ravel().tolist()), where.shape, memory.dtype)
+    held = w.lanes(x)
+    where = np.asarray(e.rule.apply((held.positions,), e.params))
+    return held.taken(where)
+
+
+def spread(w, e):
+    """Write `spread_to`, a broadcast."""
+    held = w.lanes(e.inputs[0])
+    return held.taken(np.broadcast_to(held.positions, e.params["shape"]))
+
+
+def joined(w, e):
+    """Write np.concatenate or np.stack."""
+    static(e.params)
+    if e.params.keys() - {"axis"}:
+        raise NotLowered
+    kind = type_of(e.output.dtype)
+    parts, refs = [], []
+    xs = e.inputs[0] if len(e.inputs) == 1 and e.inputs[0].__class__ is list else e.inputs
+    for x in xs:
+        if x.__class__ in PYTHON:
+            held = Lanes([(literal(x, kind), -1)], (), e.output.dtype)
+        else:
+            held = cast(w, w.lanes(x), kind)
+        parts.append(held.positions + len(refs))
+        refs += held.refs
+    where = np.asarray(e.rule.apply(tuple(parts), e.params))
+    return Lanes(refs, (len(refs),), e.output.dtype).taken(where)
+
+
+def cast(w, held: Lanes, kind: str) -> Lanes:
+    """Return entries converted to a type."""
+    if not held.refs or lanes.element_of(held.refs[0][0].type) == kind:
+        return held
+    return Lanes([(converted(w.b, single(w.b, r), kind), -1) for r in held.refs], held.shape, held.dtype)
+
+
+def zero(dtype) -> tuple:
+    """Return the entry 0."""
+    return constant(type_of(dtype), 0), -1
+
+
+def masked(w, e):
+    """Write np.triu, np.tril or a diagonal matrix: entries, and zeros."""
+    static(e.params)
+    if len(e.inputs) != 1:
+        raise NotLowered
+    held = w.lanes(e.inputs[0])
+    where = np.asarray(e.rule.apply((held.positions + 1,), e.params))
+    refs = [zero(e.output.dtype), *held.refs]
+    return Lanes([refs[k] for k in where.ravel().tolist()], where.shape, held.dtype)
+
+
+def placed(w, e, where: np.ndarray, size: int, v) -> list:
+    """Return zeros, so many, with entries added at flat positions."""
+    held = cast(
+        w, w.lanes(v) if v.__class__ not in PYTHON else w.lanes(e.output.dtype.type(v)), type_of(e.output.dtype)
+    )
+    held = held.taken(np.broadcast_to(held.positions, where.shape))
+    refs = [None] * size
+    for k, ref in zip(where.ravel().tolist(), held.refs, strict=True):
+        refs[k] = ref if refs[k] is None else (add(w.b, single(w.b, refs[k]), single(w.b, ref)), -1)
+    nothing = zero(e.output.dtype)
+    return [nothing if r is None else r for r in refs]
+
+
+def scattered(w, e):
+    """Write `scatter`."""
+    static(e.params)
+    shape = e.params["shape"]
+    size = math.prod(shape)
+    if size > lanes.MOST:
+        raise NotLowered
+    where = indexing.positions_of(e.params["index"], shape)
+    return Lanes(placed(w, e, np.asarray(where), size, e.inputs[0]), shape, e.output.dtype)
+
+
+def unpicked(w, e):
+    """Write `unpicked`."""
+    static((e.params, e.inputs[1:]))
+    shape = e.params["shape"]
+    size = math.prod(shape)
+    where = e.params["where"] if "where" in e.params else e.inputs[1]
+    if size > lanes.MOST:
+        raise NotLowered
+    return Lanes(placed(w, e, np.asarray(where), size, e.inputs[0]), shape, e.output.dtype)
+
+
+def picked(w, e):
+    """Write `picked`."""
+    static((e.params, e.inputs[1:]))
+    where = np.asarray(e.params["where"] if "where" in e.params else e.inputs[1])
+    memory = in_memory(w, e.inputs[0])
+    if memory is not None:
+        grid = np.array(memory.positions())[where]
+        return Lanes(lanes.load(w.b, w.local(memory), grid.ravel().tolist()), grid.shape, memory.dtype)
+    held = w.lanes(e.inputs[0])
+    return held.taken(held.positions.ravel()[where])
+
+
+def written(w, e):
+    """Write `put`: of entries named twice the last wins."""
+    static(e.params)
+    x, v = e.inputs
+    dtype = e.output.dtype
+    kind = type_of(dtype)
+    if kind is None:
+        raise NotLowered
+    held = cast(w, w.lanes(x if x.__class__ not in PYTHON else dtype.type(x)), kind)
+    new = cast(w, w.lanes(v if v.__class__ not in PYTHON else dtype.type(v)), kind)
+    where = np.asarray(held.positions[e.params["index"]])
+    new = new.taken(np.broadcast_to(new.positions, where.shape))
+    refs = list(held.refs)
+    for k, ref in zip(where.ravel().tolist(), new.refs, strict=True):
+        refs[k] = ref
+    return Lanes(refs, held.shape, dtype)
+
+
+MOVES = {
+    indexing.getitem: gathered, spread_to: spread, np.concatenate: joined, np.stack: joined, np.triu: masked,
+    np.tril: masked, diagonal_matrix: masked, indexing.scatter: scattered, indexing.put: written,
+    indexing.picked: picked, indexing.unpicked: unpicked,
+}  # fmt: skip
