@@ -477,9 +477,10 @@ def compile(
 
     Notes
     -----
-    Side effects (``print``, appending to a list) take place while the function is traced, not in later calls. Random
-    numbers can't be drawn in it: such a function is run as Python. An array that the function finds in its surroundings
-    is read anew in each call.
+    Output (``print``) takes place while the function is traced, not in later calls. What the function writes into
+    arrays is written in each call. A function that draws random numbers, asks a clock, or changes objects and lists that
+    it reads, is run as Python. What it reads from its surroundings is compared at each call; arrays of floats in globals
+    and closures are read anew.
 
     Examples
     --------

@@ -398,9 +398,11 @@ class Walk:
 
 
 def unboxed(v):
-    """Return the plain value of a Tracer."""
+    """Return the plain value of a Tracer; boxes of other transforms are left with plain values in them."""
     while getattr(type(v), "recorded", False):
         v = v.data
+    if isinstance(v, Boxed) and isinstance(v.data, Boxed):
+        v.data = unboxed(v.data)
     return v
 
 

@@ -40,13 +40,12 @@ def watched(f, roots, args, kwargs, dynamic, *, careful=False) -> tuple[Traced, 
     made = None
     if lift:
         try:
-            made = traced(f, args, kwargs, dynamic, lift=lift, **options)
+            made = ran(before, f, args, kwargs, dynamic, lift=lift, **options)
         except Exception:  # plain code needs plain arrays; what the function itself raises is raised again
             chance.put_back()
-            before.mend()
     if made is None:
         lift = None
-        made = traced(f, args, kwargs, dynamic, **options)
+        made = ran(before, f, args, kwargs, dynamic, **options)
     frames = made.frames
     if lift is not None:
         frames = lift.originals(frames)
@@ -69,6 +68,15 @@ def watched(f, roots, args, kwargs, dynamic, *, careful=False) -> tuple[Traced, 
     order_inputs(made, after.surroundings, lift)
     after.surroundings.finish()
     return made, after.surroundings
+
+
+def ran(before, *args, **options):
+    """Trace; if that is left by an exception, of whatever kind, no traced value stays behind."""
+    try:
+        return traced(*args, **options)
+    except BaseException:
+        before.mend()
+        raise
 
 
 def order_inputs(made, surroundings, lift):
