@@ -1,0 +1,902 @@
+"""Code of a loop nest: the walk of `nests_walk`, writing instructions.
+
+What depends on the indices of the first k loops only is written at level k, before the loop inside it: once for all of
+that loop's rounds. The innermost loop takes vectors of neighbouring entries; what is left at its end is a vector with a
+mask. Each piece of a loop between two cuts has a body of its own.
+
+Sums and other reductions over the innermost loop have one accumulator for each lane. Accumulators of sums of many
+entries are emptied into totals every `BLOCK` rounds; at the end lane n and lane n + half are added up, and so on. So
+the order depends on the shapes and on the processor's lanes, and on nothing else. A reduction over outer loops only is
+added up row by row in memory.
+"""
+
+import contextlib
+import itertools
+import math
+
+import numpy as np
+
+from chainrule.engine.spec import cast_to, choose, sum_to
+from chainrule.program.backend.numbers import function_of
+from chainrule.program.ir import Symbol
+from chainrule.program.native.builder import (
+    SIZES, STORED, Value, constant, element_of, lanes_of, splat, type_of, with_lanes,
+)  # fmt: skip
+from chainrule.program.native.nests_walk import FOLDS, At, Unfit, Walk, dtype_of, folded, moved
+from chainrule.program.native.scalars import MAPS, clip, computes_in, converted, how_of, literal, truth
+from chainrule.program.native.values import Entries, Memory, Number, rows
+
+BLOCK = 128  # rounds after which an accumulator is emptied into its total
+START = {np.add: 0, np.multiply: 1, np.maximum: -math.inf, np.minimum: math.inf, np.logical_or: False,
+         np.logical_and: True}  # fmt: skip
+
+
+class Plain(float):
+    """A number of the program, before its type is known."""
+
+
+class Emit(Walk):
+    """Writes one nest. `values` has the symbols from outside, `memory` tells where results are stored."""
+
+    def __init__(self, b, makers, values, memory, flat, loops, cuts, lanes) -> None:
+        super().__init__(makers, flat, [(0, n) for n in loops])
+        self.b, self.values, self.memory = b, values, memory
+        self.loops, self.cuts, self.most = loops, cuts, lanes
+        self.depth = len(loops)
+        self.code = [[] for _ in range(self.depth + 1)]
+        self.post = [[] for _ in range(self.depth + 1)]
+        self.env = [{} for _ in range(self.depth + 1)]
+        self.index = [None] * self.depth
+        self.lanes, self.live = lanes, lanes  # of the vector at hand; how many of them count
+        self.spilled, self.views = {}, {}
+        self.bad = None
+
+    @contextlib.contextmanager
+    def into(self, lines):
+        """Write to other lines."""
+        before, self.b.lines = self.b.lines, lines
+        try:
+            yield
+        finally:
+            self.b.lines = before
+
+    def at(self, level):
+        """Write at a level."""
+        return self.into(self.code[level])
+
+    # -- values: (value, level), or a plain number -------------------------------------------------------------
+
+    def value(self, s, position):
+        """Return an entry of a symbol."""
+        key = s, position
+        for env in self.env:
+            if key in env:
+                return env[key]
+        made = self.visit(s, position) if s in self.makers else self.external(s, position)
+        if made.__class__ is not tuple:
+            made = (literal(made, type_of(s.dtype)), 0)
+        self.env[made[1]][key] = made
+        return made
+
+    def plain(self, x):
+        """Return a number as it is."""
+        return x
+
+    def zero(self, dtype):
+        """Return the zero of a dtype."""
+        return constant(type_of(dtype), 0), 0
+
+    def undecided(self, tests, yes, no):
+        """All is decided between two cuts."""
+        raise Unfit("a loop is not cut")
+
+    def level_of(self, xs) -> int:
+        """Return the level at which values are known."""
+        return max([x[1] for x in xs if x.__class__ is tuple], default=0)
+
+    def wide(self, x, level, kind=None):
+        """Return a value as an operand at a level: spread over the lanes there; `kind` is the type of numbers."""
+        value = literal(x, kind) if x.__class__ is not tuple else x[0]
+        if level < self.depth or self.lanes == 1 or lanes_of(value.type) > 1:
+            return value
+        if value.is_constant:
+            return splat(value, self.lanes)
+        below = x[1]
+        key = "wide", value.text, self.lanes
+        env = self.env[below]
+        if key not in env:
+            with self.at(below):
+                env[key] = self.b.spread(value, self.lanes)
+        return env[key]
+
+    def cast(self, x, dtype):
+        """Return a value in another dtype."""
+        kind = type_of(dtype)
+        if x.__class__ is not tuple:
+            return literal(x, kind), 0
+        value, level = x
+        if element_of(value.type) == kind:
+            return x
+        with self.at(level):
+            return converted(self.b, value, kind), level
+
+    def compute(self, e, xs):
+        """Write an elementwise call."""
+        fun, s = function_of(e), e.output
+        if fun is cast_to:
+            return self.cast(xs[0], s.dtype)
+        level, b = self.level_of(xs), self.b
+        if fun in (np.where, choose):
+            kind = type_of(s.dtype)
+            mask = xs[0] if xs[0].__class__ is tuple else (literal(bool(xs[0]), "i1"), 0)
+            rest = [self.cast(x, s.dtype) for x in xs[1:]] + [self.zero(s.dtype)] * (fun is choose)
+            with self.at(level):
+                mask = truth(b, self.wide(mask, level))
+            x, y = [self.wide(x, level) for x in rest]
+            with self.at(level):
+                return b.select(mask, x, y), level
+        if fun is np.clip:
+            xs = [x if x is None else self.cast(x, s.dtype) for x in xs]
+            operands = [None if x is None else self.wide(x, level) for x in xs]
+            with self.at(level):
+                return clip(b, *operands), level
+        kind = computes_in(fun, s.dtype, [dtype_of(x) for x in e.inputs])
+        xs = [(literal(x, kind), 0) if x.__class__ is not tuple else x for x in xs]
+        operands = []
+        for x in xs:
+            value, below = x
+            if element_of(value.type) != kind:
+                with self.at(below):
+                    value = converted(b, value, kind)
+            operands.append(self.wide((value, below), level))
+        if not any(x[1] == self.depth for x in xs) and level == self.depth:
+            raise AssertionError
+        with self.at(level):
+            y = how_of(fun)(b, *operands)
+            if element_of(y.type) != type_of(s.dtype):
+                y = converted(b, y, type_of(s.dtype))
+        return y, level
+
+    def fold(self, fun, values, out, dtype):
+        """Write a reduction of values that are at hand, from the first to the last."""
+        base, b = FOLDS[fun], self.b
+        level = self.level_of(values)
+        total = None
+        for x in values:
+            x = self.cast(x, bool if base in (np.logical_or, np.logical_and) else out)
+            x = self.wide(x, level)
+            if total is None:
+                total = x
+            else:
+                with self.at(level):
+                    total = MAPS[base](b, total, x)
+        if fun is np.mean:
+            with self.at(level):
+                count = self.wide((constant(element_of(total.type), len(values)), 0), level)
+                total = b.binary("fdiv", total, count)
+        return total, level
+
+    def products(self, terms, dtype):
+        """Write a sum of products."""
+        b = self.b
+        terms = [(self.cast(x, dtype), self.cast(y, dtype)) for x, y in terms]
+        level = self.level_of([x for t in terms for x in t])
+        total = None
+        for x, y in terms:
+            x, y = self.wide(x, level), self.wide(y, level)
+            with self.at(level):
+                p = b.binary("fmul", x, y)
+                total = p if total is None else b.binary("fadd", total, p)
+        return total, level
+
+    # -- memory ------------------------------------------------------------------------------------------------
+
+    def external(self, s, position):
+        """Return an entry of a symbol from outside."""
+        held = self.values[s]
+        if held.__class__ is Number:
+            return held.value, 0
+        if held.__class__ is Entries:
+            if self.flat and len(held.values) == 1:
+                return held.values[0], 0
+            if not self.flat and all(p.__class__ is not At for p in position):
+                return held.values[sum(p * t for p, t in zip(position, rows(held.shape), strict=True))], 0
+            held = self.spill(s, held)
+        return self.load(self.flat_view(held) if self.flat else held, position)
+
+    def flat_view(self, held):
+        """Return memory as one row."""
+        if not held.is_rows:
+            raise Unfit("memory with gaps, in flat order")
+        return held.like((held.size,), (1,))
+
+    def spill(self, s, held):
+        """Store entries, to be read by index."""
+        if s not in self.spilled:
+            kind = held.values[0].type
+            with self.at(0):
+                pointer = self.b.alloca(STORED.get(kind, kind), len(held.values))
+                memory = Memory.of_rows(pointer, held.shape, held.dtype)
+                memory.store(self.b, held.values)
+            self.spilled[s] = memory
+        return self.spilled[s]
+
+    def address(self, memory, position):
+        """Return (pointer at the lowest level possible, that level, stride along the innermost loop)."""
+        fixed, steps = memory.offset, [0] * self.depth
+        for p, stride in zip(position, memory.strides, strict=True):
+            if p.__class__ is At:
+                fixed += p.shift * stride
+                steps[p.loop] += p.step * stride
+            else:
+                fixed += p * stride
+        pointer, level = memory.pointer, 0
+        for k in range(self.depth - 1):
+            if steps[k]:
+                key = "row", pointer.text, memory.type, k, steps[k]
+                env = self.env[k + 1]
+                if key not in env:
+                    with self.at(k + 1):
+                        env[key] = self.b.offset(memory.type, pointer, self.times(self.index[k], steps[k]))
+                pointer, level = env[key], k + 1
+        if fixed:
+            key = "shift", pointer.text, memory.type, fixed
+            env = self.env[level]
+            if key not in env:
+                with self.at(level):
+                    env[key] = self.b.offset(memory.type, pointer, fixed)
+            pointer = env[key]
+        return pointer, level, steps[-1] if steps else 0
+
+    def times(self, index, step):
+        """Return an index times a number."""
+        if step == 1:
+            return index
+        if index.is_constant:
+            return constant("i64", int(index.text) * step)
+        return self.b.binary("mul", index, constant("i64", step))
+
+    def lane_pointers(self, memory, pointer, step):
+        """Return the pointers of the live lanes of a strided vector."""
+        b = self.b
+        first = b.offset(memory.type, pointer, self.times(self.index[-1], step))
+        return [b.offset(memory.type, first, n * step) for n in range(self.live)]
+
+    def load(self, memory, position):
+        """Load an entry, or a vector of entries."""
+        b = self.b
+        pointer, level, step = self.address(memory, position)
+        if step == 0 or self.depth == 0:
+            key = "load", pointer.text, memory.type
+            env = self.env[level]
+            if key not in env:
+                with self.at(level):
+                    env[key] = b.load(memory.type, pointer), level
+            return env[key]
+        key = "load", pointer.text, memory.type, step
+        env = self.env[self.depth]
+        if key in env:
+            return env[key]
+        with self.at(self.depth):
+            if self.lanes == 1:
+                x = b.load(memory.type, b.offset(memory.type, pointer, self.times(self.index[-1], step)))
+            elif step == 1:
+                x = self.load_row(memory.type, b.offset(memory.type, pointer, self.index[-1]))
+            elif step == -1 and self.live == self.lanes:
+                back = b.binary("sub", constant("i64", 1 - self.lanes), self.index[-1])
+                x = self.load_row(memory.type, b.offset(memory.type, pointer, back))
+                x = b.shuffle(x, None, range(self.lanes)[::-1])
+            else:
+                xs = [b.load(memory.type, p) for p in self.lane_pointers(memory, pointer, step)]
+                x = b.pack(xs + [constant(memory.type, 1)] * (self.lanes - self.live))
+        env[key] = x, self.depth
+        return env[key]
+
+    def mask(self):
+        """Return the constant mask of the live lanes."""
+        bits = ", ".join([f"i1 {'true' if n < self.live else 'false'}" for n in range(self.lanes)])
+        return Value(f"<{self.lanes} x i1>", f"<{bits}>")
+
+    def load_row(self, kind, pointer):
+        """Load neighbouring entries; lanes that do not count are 1."""
+        b = self.b
+        if self.live == self.lanes:
+            return b.load(with_lanes(kind, self.lanes), pointer)
+        stored = STORED.get(kind, kind)
+        full, align = with_lanes(stored, self.lanes), Value("i32", str(SIZES[stored]))
+        short = {"double": "f64", "float": "f32"}.get(stored, stored)
+        x = b.call(f"llvm.masked.load.v{self.lanes}{short}.p0", full, pointer, align, self.mask(),
+                   splat(constant(stored, 1), self.lanes))  # fmt: skip
+        if stored != kind:
+            return b.write(with_lanes(kind, self.lanes), f"icmp ne {x}, zeroinitializer")
+        return x
+
+    def store(self, memory, position, x):
+        """Store an entry, or the live lanes of a vector."""
+        b = self.b
+        value, level = self.cast(x, memory.dtype)
+        pointer, below, step = self.address(memory, position)
+        deep = self.depth if step else max(level, below)
+        if not step:
+            raise Unfit("a store outside the innermost loop")
+        value = self.wide((value, level), deep)
+        kind = memory.type
+        with self.at(deep):
+            if self.lanes == 1:
+                b.store(value, b.offset(kind, pointer, self.times(self.index[-1], step)))
+            elif step == 1:
+                self.store_row(value, b.offset(kind, pointer, self.index[-1]))
+            elif step == -1 and self.live == self.lanes:
+                back = b.binary("sub", constant("i64", 1 - self.lanes), self.index[-1])
+                value = b.shuffle(value, None, range(self.lanes)[::-1])
+                self.store_row(value, b.offset(kind, pointer, back))
+            else:
+                for n, p in enumerate(self.lane_pointers(memory, pointer, step)):
+                    b.store(b.lane(value, n), p)
+
+    def store_row(self, value, pointer):
+        """Store the live lanes in neighbouring entries."""
+        b = self.b
+        if self.live == self.lanes:
+            b.store(value, pointer)
+            return
+        kind = element_of(value.type)
+        stored = STORED.get(kind, kind)
+        if stored != kind:
+            value = b.cast("zext", value, with_lanes(stored, self.lanes))
+        short = {"double": "f64", "float": "f32"}.get(stored, stored)
+        b.call(f"llvm.masked.store.v{self.lanes}{short}.p0", "void", value, pointer, Value("i32", str(SIZES[stored])),
+               self.mask())  # fmt: skip
+
+    # -- integers ----------------------------------------------------------------------------------------------
+
+    def index_value(self, x, position):
+        """Return an index out of an array of integers."""
+        if x.__class__ is not Symbol:
+            table = self.views.setdefault(id(x), (x, Memory.of_rows(self.b.module.table(np.ascontiguousarray(x)), x.shape,
+                                                                   x.dtype)))  # fmt: skip
+            return self.cast(self.load(table[1], position), np.int64)
+        return self.cast(self.value(x, position), np.int64)
+
+    def checked(self, index, n, certain=False):
+        """Return an index from 0 on, as a value at its level; what is out of bounds is noted, and becomes 0."""
+        b = self.b
+        if index.__class__ is not tuple:
+            return index
+        value, level = index
+        lanes = lanes_of(value.type)
+
+        def number(k):
+            return splat(constant("i64", k), lanes) if lanes > 1 else constant("i64", k)
+
+        with self.at(level):
+            value = b.select(b.compare("slt", value, number(0)), b.binary("add", value, number(n)), value)
+            wrong = b.compare("uge", value, number(n))
+            if lanes > 1 and self.live < lanes:
+                wrong = b.binary("and", wrong, self.mask())
+            value = b.select(wrong, number(0), value)
+            if self.bad is None:
+                self.bad = b.alloca("i64")
+                with self.at(0):
+                    self.code[0].insert(0, f"  store i64 0, {self.bad}, align 8")
+            some = wrong
+            if lanes > 1:
+                some = b.call(f"llvm.vector.reduce.or.v{lanes}i1", "i1", wrong)
+            b.store(b.binary("or", b.load("i64", self.bad), b.cast("zext", some, "i64")), self.bad)
+        return value, level
+
+    def gather(self, x, before, indices, after):
+        """Load entries at integers."""
+        memory = self.memory_of(x)
+        position = [*before, *[i if i.__class__ is int else 0 for i in indices], *after]
+        pieces = []
+        for k, i in enumerate(indices):
+            if i.__class__ is tuple:
+                pieces.append((self.checked(i, x.shape[len(before) + k]), memory.strides[len(before) + k]))
+        return self.load_at(memory, tuple(position), pieces)
+
+    def gather_flat(self, x, where):
+        """Load entries at flat positions."""
+        memory = self.flat_view(self.memory_of(x))
+        return self.load_at(memory, (0,), [(self.checked(where, x.size), 1)])
+
+    def memory_of(self, x):
+        """Return the memory of a symbol from outside."""
+        held = self.values[x]
+        if held.__class__ is Number:
+            raise Unfit("a number is read at integers")
+        return self.spill(x, held) if held.__class__ is Entries else held
+
+    def lane_addresses(self, memory, position, pieces):
+        """Return (pointers of the lanes, level): a position, and more along axes by integers."""
+        b = self.b
+        pointer, below, step = self.address(memory, position)
+        level = max(below, self.depth if step else 0, self.level_of([i for i, _ in pieces]))
+        total = None
+        for i, stride in pieces:
+            part = self.wide(i, level)
+            with self.at(level):
+                if stride != 1:
+                    part = b.binary("mul", part, self.wide((constant("i64", stride), 0), level))
+                total = part if total is None else b.binary("add", total, part)
+        with self.at(level):
+            if lanes_of(total.type) == 1:
+                if step:
+                    total = b.binary("add", total, self.times(self.index[-1], step))
+                return [b.offset(memory.type, pointer, total)], level
+            pointers = []
+            for n in range(self.live):
+                here = b.offset(memory.type, pointer, b.lane(total, n))
+                if step:
+                    here = b.offset(memory.type, here, self.times(self.index[-1], step))
+                    here = b.offset(memory.type, here, n * step)
+                pointers.append(here)
+        return pointers, level
+
+    def load_at(self, memory, position, pieces):
+        """Load entries at a position, and more along axes by integers."""
+        b = self.b
+        pointers, level = self.lane_addresses(memory, position, pieces)
+        with self.at(level):
+            xs = [b.load(memory.type, p) for p in pointers]
+            if level < self.depth or self.lanes == 1:
+                return xs[0], level
+            return b.pack(xs + [constant(memory.type, 1)] * (self.lanes - self.live)), level
+
+    # -- loops -------------------------------------------------------------------------------------------------
+
+    def pieces(self, k):
+        """Return the ranges of a loop between its cuts."""
+        bounds = [0, *sorted(c for c in self.cuts[k] if 0 < c < self.loops[k]), self.loops[k]]
+        return [(a, z) for a, z in itertools.pairwise(bounds) if z > a]
+
+    def write(self, body, begin, end):
+        """Write all loops.
+
+        ``body()`` writes a round of the innermost loop, ``begin(k)`` and ``end(k)`` what stands before and after the
+        loops inside level k.
+        """
+        self.body, self.begin, self.end = body, begin, end
+        begin(0)
+        lines = self.nest(0)
+        with self.into(self.post[0]):
+            end(0)
+        b = self.b
+        b.lines += self.code[0]
+        if lines:
+            first, last = lines[0], b.block("done")
+            b.branch(first)
+            for part in lines[1]:
+                b.lines += part
+            b.branch(last)
+            b.start(last)
+        b.lines += self.post[0]
+
+    def nest(self, k):
+        """Return (label of the first block, its lines and those after it) of the loops from number k on; () if empty."""
+        if k == self.depth or not all(self.loops):
+            return ()
+        b, parts = self.b, []
+        label = first = b.block("piece")
+        for low, high in self.pieces(k):
+            self.ranges[k] = low, high
+            following = b.block("piece")
+            lines = []
+            with self.into(lines):
+                b.start(label)
+                if k == self.depth - 1:
+                    self.inner(low, high)
+                else:
+                    self.outer(k, low, high)
+                b.branch(following)
+            parts.append(lines)
+            label = following
+        self.ranges[k] = 0, self.loops[k]
+        last = []
+        with self.into(last):
+            b.start(label)
+        parts.append(last)
+        return first, parts
+
+    def loop(self, low, high, step, write):
+        """Write a loop; ``write(index)`` its body."""
+        b = self.b
+        head, after = b.block("loop"), b.block("after")
+        counter = b.alloca("i64")
+        b.store(constant("i64", low), counter)
+        b.branch(head)
+        b.start(head)
+        index = b.load("i64", counter)
+        write(index)
+        following = b.write("i64", f"add nuw nsw i64 {index.text}, {step}")
+        b.store(following, counter)
+        b.condition(b.compare("ult", following, constant("i64", high)), head, after)
+        b.start(after)
+
+    def outer(self, k, low, high):
+        """Write a piece of a loop that has loops inside."""
+        b = self.b
+
+        def round_of(index):
+            self.index[k] = index
+            self.code[k + 1], self.post[k + 1], self.env[k + 1] = [], [], {}
+            self.begin(k + 1)
+            inside = self.nest(k + 1)
+            with self.into(self.post[k + 1]):
+                self.end(k + 1)
+            b.lines += self.code[k + 1]
+            b.branch(inside[0])
+            for part in inside[1]:
+                b.lines += part
+            b.lines += self.post[k + 1]
+
+        if high - low == 1:
+            round_of(constant("i64", low))
+        else:
+            self.loop(low, high, 1, round_of)
+
+    def round_of(self, index):
+        """Write a round of the innermost loop."""
+        self.index[-1] = index
+        self.code[-1], self.env[-1] = [], {}
+        self.body()
+        self.b.lines += self.code[-1]
+
+    def inner(self, low, high):
+        """Write a piece of the innermost loop: vectors, and the rest."""
+        b = self.b
+        if high - low == 1:
+            self.lanes = self.live = 1
+            self.round_of(constant("i64", low))
+            self.lanes = self.live = self.most
+            return
+        lanes = self.most
+        full = low + (high - low) // lanes * lanes
+        rounds = (full - low) // lanes
+        if rounds == 1:
+            self.round_of(constant("i64", low))
+        elif rounds > 1:
+            emptied = self.flushes() if rounds > 2 * BLOCK else []
+
+            def with_blocks(index):
+                self.round_of(index)
+                if not emptied:
+                    return
+                now, on = b.block("flush"), b.block("on")
+                done = b.binary("sub", index, constant("i64", low - lanes))
+                rest = b.binary("urem", done, constant("i64", BLOCK * lanes))
+                b.condition(b.compare("eq", rest, constant("i64", 0)), now, on)
+                b.start(now)
+                for flush in emptied:
+                    flush()
+                b.branch(on)
+                b.start(on)
+
+            self.loop(low, full, lanes, with_blocks)
+        if full < high:
+            self.live = high - full
+            self.round_of(constant("i64", full))
+            self.live = lanes
+
+    def flushes(self):
+        """Return functions that empty accumulators; set by the reductions."""
+        return []
+
+
+# -- reductions --------------------------------------------------------------------------------------------------------
+
+
+class Total:
+    """A reduction over loops, as a root of a nest; `kept` are the loops that remain, `axes` those of the operand."""
+
+    def __init__(self, emit, e, axes, loop_axes) -> None:
+        self.emit, self.e = emit, e
+        self.fun = function_of(e)
+        self.x, self.s = e.inputs[0], e.output
+        self.base = FOLDS[self.fun]
+        if emit.flat:
+            shape, keep = emit.shape(self.x), False
+            axes = (0,)
+        else:
+            shape, keep = self.x.shape, len(self.s.shape) == len(self.x.shape)
+        self.shape, self.axes, self.keep = shape, axes, keep
+        self.loop_axes = loop_axes
+        self.lengths = [shape[a] for a in loop_axes]
+        self.count = math.prod(shape[a] for a in axes)
+        kept = [k for k, a in enumerate(loop_axes) if a not in axes]
+        self.level = len(kept)
+        self.inside = self.level < emit.depth and kept == list(range(self.level))  # accumulators are lanes
+        if not self.inside and emit.depth - 1 not in kept:
+            raise Unfit("a reduction between loops")
+        truths = self.base in (np.logical_or, np.logical_and)
+        self.kind = "i1" if truths else type_of(self.s.dtype)
+        self.start = constant(self.kind, START[self.base])
+        self.combinations = list(itertools.product(*[
+            range(shape[a]) for a in range(len(shape)) if a not in axes and a not in loop_axes]))  # fmt: skip
+        self.results = {}
+
+    def position(self, combination, reduced):
+        """Return a position in the operand."""
+        some, rest = iter(combination), iter(reduced)
+        place = {a: k for k, a in enumerate(self.loop_axes)}
+        return tuple([At(place[a]) if a in place else next(rest) if a in self.axes else next(some)
+                      for a in range(len(self.shape))])  # fmt: skip
+
+    def target_position(self, combination):
+        """Return the position in the result."""
+        some = iter(combination)
+        place = {a: k for k, a in enumerate(self.loop_axes)}
+        entries = []
+        for a in range(len(self.shape)):
+            if a in self.axes:
+                if self.keep:
+                    entries.append(0)
+            else:
+                entries.append(At(place[a]) if a in place else next(some))
+        if not self.keep and len(entries) < len(self.s.shape):  # a sum to a shape with axes of length 1
+            raise Unfit("axes of length 1")
+        return tuple(entries)
+
+    def covers(self, level=None):
+        """Tell whether the pieces at hand belong to the operand."""
+        level = self.emit.depth if level is None else level
+        return all(self.emit.ranges[k][1] <= n for k, n in enumerate(self.lengths[:level]))
+
+    def begin(self, level):
+        """Write the start: accumulators at their level, or memory filled with the neutral element."""
+        b, w = self.emit.b, self.emit
+        if self.inside:
+            if level == self.level and self.covers(level):
+                self.lanes, self.totals, self.singles = {}, {}, {}
+                with w.at(level):
+                    for c in self.combinations:
+                        for group, lanes in ((self.lanes, w.most), (self.totals, w.most), (self.singles, 1)):
+                            kind = with_lanes(self.kind, lanes)
+                            group[c] = b.alloca(STORED.get(kind, kind) if lanes == 1 else memory_kind(kind))
+                            b.store(splat(self.start, lanes) if lanes > 1 else self.start, group[c], 8)
+        elif level == 0:
+            self.target = w.memory(self.s)
+            sweep(w, self.target, lambda pointer, lanes: b.store(
+                splat(self.start, lanes) if lanes > 1 else self.start, pointer))  # fmt: skip
+
+    def add(self):
+        """Write a round."""
+        w, b = self.emit, self.emit.b
+        if not self.covers():
+            return
+        for c in self.combinations:
+            reduced = itertools.product(*[range(self.shape[a]) for a in self.axes if a not in self.loop_axes])
+            values = [w.value(self.x, self.position(c, r)) for r in reduced]
+            x = w.fold(self.fun if self.fun is not np.mean else np.sum, values, self.s.dtype, self.x.dtype)
+            x = w.wide(w.cast(x, bool if self.kind == "i1" else self.s.dtype), w.depth)
+            if not self.inside:
+                self.add_in_memory(c, x)
+                continue
+            group = self.singles if w.lanes == 1 else self.lanes
+            kind = with_lanes(self.kind, w.lanes)
+            with w.at(w.depth):
+                old = b.load(kind, group[c], 8)
+                new = MAPS[self.base](b, old, x)
+                if w.live < w.lanes:
+                    new = b.select(w.mask(), new, old)
+                b.store(new, group[c], 8)
+
+    def add_in_memory(self, c, x):
+        """Add a round to a row of sums in memory."""
+        w, b = self.emit, self.emit.b
+        position = self.target_position(c)
+        pointer, _, step = w.address(self.target, position)
+        if step != 1:
+            raise Unfit("sums in strided memory")
+        with w.at(w.depth):
+            here = b.offset(self.target.type, pointer, w.index[-1])
+            old = b.load(self.target.type, here) if w.lanes == 1 else w.load_row(self.target.type, here)
+            new = MAPS[self.base](b, old, x)
+            if w.lanes == 1:
+                b.store(new, here)
+            else:
+                w.store_row(new, here)
+
+    def flushes(self):
+        """Return the functions that empty the accumulators of a sum into the totals."""
+        w, b = self.emit, self.emit.b
+        if not self.inside or self.base is not np.add or not self.covers():
+            return []
+
+        def flush(c):
+            kind = with_lanes(self.kind, w.most)
+            b.store(
+                b.binary(self.adds, b.load(kind, self.totals[c], 8), b.load(kind, self.lanes[c], 8)), self.totals[c], 8
+            )
+            b.store(splat(self.start, w.most), self.lanes[c], 8)
+
+        return [lambda c=c: flush(c) for c in self.combinations]
+
+    @property
+    def adds(self):
+        """The instruction that adds."""
+        return "fadd" if self.kind in ("double", "float") else "add"
+
+    def end(self, level):
+        """Write the end: lanes together, and into the result."""
+        w, b = self.emit, self.emit.b
+        if self.inside and level == self.level and self.covers(level):
+            how = MAPS[self.base]
+            for c in self.combinations:
+                kind = with_lanes(self.kind, w.most)
+                x = b.load(kind, self.lanes[c], 8)
+                if self.base is np.add:
+                    x = how(b, b.load(kind, self.totals[c], 8), x)
+                half = w.most // 2
+                while half:
+                    low = b.shuffle(x, None, range(half)) if half > 1 else b.lane(x, 0)
+                    high = b.shuffle(x, None, range(half, 2 * half)) if half > 1 else b.lane(x, 1)
+                    x = how(b, low, high)
+                    half //= 2
+                x = how(b, x, b.load(self.kind, self.singles[c], 8))
+                if self.fun is np.mean:
+                    x = b.binary("fdiv", x, constant(self.kind, self.count))
+                self.results[c] = x
+                if self.level:
+                    self.store_row_result(c, x)
+        elif not self.inside and level == 0 and self.fun is np.mean:
+            count = constant(self.kind, self.count)
+
+            def divide(pointer, lanes):
+                kind = with_lanes(self.kind, lanes)
+                by = splat(count, lanes) if lanes > 1 else count
+                b.store(b.binary("fdiv", b.load(kind, pointer), by), pointer)
+
+            sweep(w, self.target, divide, after=True)
+
+    def store_row_result(self, c, x):
+        """Store the result of a row."""
+        w, b = self.emit, self.emit.b
+        memory = w.memory(self.s)
+        offset = memory.offset
+        pointer = memory.pointer
+        for p, stride in zip(self.target_position(c), memory.strides, strict=True):
+            if p.__class__ is At:
+                offset += p.shift * stride
+                pointer = b.offset(memory.type, pointer, w.times(w.index[p.loop], stride * p.step))
+            else:
+                offset += p * stride
+        b.store(x, b.offset(memory.type, pointer, offset))
+
+    def held(self):
+        """Return how the result is held, if it is not in memory."""
+        if not self.inside or self.level:
+            return self.target if not self.inside else self.emit.memory(self.s)
+        if self.s.shape == ():
+            return Number(self.results[()], self.s.dtype)
+        return Entries([self.results[c] for c in self.combinations], self.s.shape, self.s.dtype)
+
+
+def memory_kind(kind):
+    """Return the type that a vector has in memory."""
+    return with_lanes(STORED.get(element_of(kind), element_of(kind)), lanes_of(kind))
+
+
+def sweep(w, memory, write, after=False):
+    """Write a loop over all entries of memory without gaps: ``write(pointer, lanes)``."""
+    b = w.b
+    if not memory.is_rows:
+        raise Unfit("sums in strided memory")
+    with contextlib.nullcontext() if after else w.at(0):
+        size, lanes = memory.size, w.most
+        start = b.offset(memory.type, memory.pointer, memory.offset)
+        full = size // lanes * lanes
+        if full:
+            w.loop(0, full, lanes, lambda index: write(b.offset(memory.type, start, index), lanes))
+        for n in range(full, size):
+            write(b.offset(memory.type, start, n), 1)
+
+
+class Added:
+    """A write that adds at integers (`scatter`, `unpicked`), as a root of a nest."""
+
+    def __init__(self, emit, e, value, shape, before, arrays, after) -> None:
+        self.emit, self.e, self.v, self.s = emit, e, value, e.output
+        self.shape = shape  # of what is added
+        self.before, self.arrays, self.after = before, arrays, after
+
+    def begin(self, level):
+        """Fill the result with zeros."""
+        w, b = self.emit, self.emit.b
+        if level == 0:
+            self.target = w.memory(self.s)
+            zero = constant(self.target.type, 0)
+            sweep(w, self.target, lambda pointer, lanes: b.store(splat(zero, lanes) if lanes > 1 else zero, pointer))
+
+    def add(self):
+        """Write a round: one lane after the other."""
+        w, b = self.emit, self.emit.b
+        for position in positions_of(self.shape, self.loop_axes):
+            if not all(
+                w.ranges[p.loop][1] <= n for p, n in zip(position, self.shape, strict=True) if p.__class__ is At
+            ):
+                continue
+            have = self.v.shape if self.v.__class__ is Symbol else ()
+            inner = tuple(
+                [0 if n == 1 else p for n, p in zip(have, position[len(position) - len(have) :], strict=True)]
+            )
+            x = w.wide(w.cast(w.operand(self.v, inner), self.s.dtype), w.depth)
+            block = position[self.before : len(position) - self.after]
+            target, place, pieces = self.target, [], []
+            if self.arrays.__class__ is Symbol or self.before is None:
+                target = w.flat_view(target)
+            for k, array in enumerate(self.arrays):
+                n = target.shape[self.before + k]
+                if array.__class__ is int:
+                    place.append(array % n)
+                    continue
+                place.append(0)
+                shape = array.shape
+                inner = tuple(
+                    [0 if m == 1 else p for m, p in zip(shape, block[len(block) - len(shape) :], strict=True)]
+                )
+                pieces.append((w.checked(w.index_value(array, inner), n), target.strides[self.before + k]))
+            full = (*position[: self.before], *place, *position[len(position) - self.after :])
+            pieces = [(i if i.__class__ is tuple else (constant("i64", i), 0), s) for i, s in pieces]
+            pieces = [((w.wide(i, w.depth), w.depth), s) for i, s in pieces]
+            pointers, _ = w.lane_addresses(target, full, pieces)
+            with w.at(w.depth):
+                for n, p in enumerate(pointers):
+                    more = b.lane(x, n) if w.lanes > 1 else x
+                    how = "fadd" if target.type in ("double", "float") else "add"
+                    b.store(b.binary(how, b.load(target.type, p), more), p)
+
+    def end(self, level):
+        """Nothing is left to do."""
+
+    def flushes(self):
+        """Nothing is emptied."""
+        return []
+
+    def held(self):
+        """The memory."""
+        return self.target
+
+
+def positions_of(shape, loop_axes):
+    """Return the positions of an array's entries in a round: `At` along the loops, numbers along other axes."""
+    place = {a: k for k, a in enumerate(loop_axes)}
+    rest = itertools.product(*[range(n) for a, n in enumerate(shape) if a not in place])
+    found = []
+    for some in rest:
+        entries = iter(some)
+        found.append(tuple([At(place[a]) if a in place else next(entries) for a in range(len(shape))]))
+    return found
+
+
+class Stored:
+    """A result that is stored, as a root of a nest."""
+
+    def __init__(self, emit, s, loop_axes, target=None) -> None:
+        self.emit, self.s, self.loop_axes = emit, s, loop_axes
+        self.target, self.given = target, target is not None
+
+    def begin(self, level):
+        """Ask for memory."""
+        if level == 0 and self.target is None:
+            self.target = self.emit.memory(self.s)
+
+    def add(self):
+        """Write a round."""
+        w = self.emit
+        shape = w.shape(self.s)
+        target = w.flat_view(self.target) if w.flat and not self.given else self.target
+        for position in positions_of(shape, self.loop_axes):
+            if all(w.ranges[p.loop][1] <= n for p, n in zip(position, shape, strict=True) if p.__class__ is At):
+                w.store(target, position, w.value(self.s, position))
+
+    def end(self, level):
+        """Nothing is left to do."""
+
+    def flushes(self):
+        """Nothing is emptied."""
+        return []
+
+    def held(self):
+        """The memory."""
+        return self.target
