@@ -30,7 +30,8 @@ ROWS = 4  # rows of a block of our own loops
 SUMS = 12  # vectors of sums in such a block, at most
 FEW = 256  # entries of a copy on the stack of a call, where other memory is to be had
 SCRATCH = 4096  # and where there is none
-SMALL_COLUMNS, SMALL_WORK = 32, 1 << 20  # our loops take products with so few columns, if the work is not large
+NARROW = 24  # rows and columns that are too few for the copy of an operand
+SMALL_OPERAND, SMALL_WORK = 1 << 16, 1 << 22  # measured: our loops do 50 GFLOP/s there, BLAS 40
 
 
 # -- which letters ---------------------------------------------------------------------------------------------
@@ -237,7 +238,7 @@ def number(n: int) -> Value:
 
 
 def repeat(b: Builder, count: int, body, carried=()) -> list:
-    """Write `count` rounds, at least one. ``body(round, carried)`` returns what it hands on; return the last of that."""
+    """Write `count` rounds, one or more. ``body(round, carried)`` returns what it hands on; return that of the last."""
     if count == 1:
         return body(number(0), list(carried)) or []
     before, label, done = b.current, b.block("round"), b.block("done")
@@ -386,18 +387,18 @@ class Writer:
             self.dot(inner, pointers)
         elif n == 1 or m == 1:
             self.vector(row, column, inner, pointers)
-        elif self.is_small(m, k, n) or not self.blas:
+        elif not self.blas or (self.is_small(m, k, n) and not self.is_narrow(row, column, k)):
             self.small(row, column, inner, pointers)
         else:
             self.large(row, column, inner, pointers)
 
     def is_small(self, m: int, k: int, n: int) -> bool:
-        """Tell whether our own loops are faster than BLAS, whose calls and packing take a while."""
-        return (
-            min(m, n) <= SMALL_COLUMNS
-            and m * k * n <= SMALL_WORK
-            and (k <= 4 * SMALL_COLUMNS or max(m, n) <= SMALL_COLUMNS)
-        )
+        """Tell whether our own loops are faster than BLAS: while an operand stays in the second cache."""
+        return min(m, n) * k <= SMALL_OPERAND and m * k * n <= SMALL_WORK
+
+    def is_narrow(self, row: Axis, column: Axis, k: int) -> bool:
+        """Tell whether a product of few long rows with few long columns would copy more than it computes."""
+        return row.x != 1 and column.y != 1 and max(row.count, column.count) <= NARROW and k > NARROW
 
     # -- our own loops -------------------------------------------------------------------------------------------
 
@@ -421,7 +422,7 @@ class Writer:
 
             def part(start, lanes, ps):
                 y = self.vector_of(ps[1], start, column.y, lanes)
-                self.put(b.binary("fmul", b.spread(x, lanes), y), ps[2], start, column.out)
+                self.put(b.binary("fmul", self.spread(x, lanes), y), ps[2], start, column.out)
 
             self.parts(column.count, lambda start, lanes: part(start, lanes, ps))
 
@@ -439,12 +440,16 @@ class Writer:
         """Return ``i * n``."""
         return number(int(i.text) * n) if i.is_constant else self.b.binary("mul", i, number(n))
 
+    def spread(self, x: Value, lanes: int) -> Value:
+        """Return a vector of equal lanes; one lane is the number."""
+        return self.b.spread(x, lanes) if lanes > 1 else x
+
     def vector_of(self, pointer: Value, start: Value, stride: int, lanes: int) -> Value:
         """Load a vector of entries that are `stride` apart."""
         b, kind = self.b, self.kind
         pointer = moved(b, kind, pointer, start, stride)
         if stride == 0:
-            return b.spread(b.load(kind, pointer), lanes)
+            return self.spread(b.load(kind, pointer), lanes)
         if stride == 1 or lanes == 1:
             return b.load(with_lanes(kind, lanes), pointer)
         return b.pack([b.load(kind, b.offset(kind, pointer, n * stride)) for n in range(lanes)])
@@ -529,7 +534,7 @@ class Writer:
             inner = Axis(inner.count, inner.y, inner.x, None)
             m, n = n, m
         b, kind = self.b, self.kind
-        if column.y != 1 and k * n <= SCRATCH and m > 2:
+        if column.y != 1 and m > 2 and k * n <= (SCRATCH if self.scratch is None else SMALL_OPERAND):
             target, (sk, sn) = self.memory(k * n), (n, 1)
             moves = [Axis(k, inner.y, None, sk), Axis(n, column.y, None, sn)]
             source = pointers[1]
@@ -570,7 +575,7 @@ class Writer:
         """Write a few rows of a few vectors."""
         b, kind = self.b, self.kind
         starts = [sum(group[:g]) for g in range(len(group))]
-        sums = [b.spread(constant(kind, 0.0), w) if w > 1 else constant(kind, 0.0) for _ in range(rows) for w in group]
+        sums = [self.spread(constant(kind, 0.0), w) for _ in range(rows) for w in group]
 
         def step(i, sums):
             x, y = moved(b, kind, pointers[0], i, inner.x), moved(b, kind, pointers[1], i, inner.y)
@@ -579,7 +584,7 @@ class Writer:
             for r in range(rows):
                 v = b.load(kind, b.offset(kind, x, r * row.x))
                 for w, z in zip(group, ys, strict=True):
-                    found.append(self.plus(sums[len(found)], b.spread(v, w) if w > 1 else v, z))
+                    found.append(self.plus(sums[len(found)], self.spread(v, w), z))
             return found
 
         sums = repeat(b, inner.count, step, sums)
