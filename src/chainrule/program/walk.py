@@ -85,6 +85,8 @@ class Walk:
 
     def __init__(self, roots, ran=None, *, guards=True, lift=None):
         self.ran, self.guards = ran, guards
+        if ran is not None:
+            ran = self.ran = {c: space for c, space in ran.items() if home(space.get("__name__")) == "user"}
         self.packages = {package_of(root) for root in roots}
         self.lifted_places = {} if lift is None else lift.found
         self.twinned = None if lift is None else lift.twinned  # ids of functions, and their code
@@ -94,8 +96,7 @@ class Walk:
             before = len(names) + len(self.forced)
             self.start(frozenset(names))
             for code, space in (ran or {}).items():
-                if home(space.get("__name__")) == "user":
-                    self.code(code, space, False, code)
+                self.code(code, space, False, code)
             self.todo += [(root, False) for root in roots]
             self.run()
             left = [] if ran is None else [c for c in ran if c not in self.reached]
