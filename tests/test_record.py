@@ -175,3 +175,23 @@ def test_tracer_keeps_no_tape():
     assert seen == [Symbol]
     assert Tracer.__slots__ == ()
     assert Node not in seen
+
+
+def test_integer_arrays_are_points_of_floats_in_compiled_gradients_too():
+    gradient = cr.compile(cr.grad(lambda x: np.sum(x**2 / 4)))
+    for x in (np.array([1, 2, 5]), np.array([-1, 0, 7])):
+        found = gradient(x)
+        assert found.dtype == float
+        np.testing.assert_array_equal(found, x / 2)
+    assert gradient.stats().traces == 1
+
+
+def test_text_of_a_recorded_value_is_that_of_the_value():
+    seen = []
+
+    def f(x):
+        seen.append((f"{x:.1f}", str(x)))
+        return x * x
+
+    assert cr.compile(f)(2.0) == 4.0
+    assert seen == [("2.0", "2.0")]

@@ -11,7 +11,7 @@ import numpy as np
 from chainrule.engine import level as _level
 from chainrule.engine.boxed import Boxed, inexact, uncarried, value
 from chainrule.engine.pulls import float_residuals, taken
-from chainrule.engine.spec import shape_of, spread_to, tangent_like, zeros_of
+from chainrule.engine.spec import cast_to, shape_of, spread_to, tangent_like, zeros_of
 from chainrule.errors import NotDifferentiableError, ShapeError
 
 
@@ -166,6 +166,12 @@ def zero_of(how, v):
 def float_point(x):
     """Return a point of differentiation as a float: ints are taken as floats; what has no derivative raises."""
     if isinstance(x, Boxed):
+        if x.dtype.kind in "iu" and x.recorded:
+            return cast_to(x, np.dtype(float))
+        if x.dtype.kind == "b":
+            raise NotDifferentiableError(
+                "a traced value of dtype bool can't be differentiated.", "use a float, or an array of floats."
+            )
         return x if x.level else x.data  # a Buffer is the array it holds
     if x.__class__ in (float, complex, np.float64):
         return x

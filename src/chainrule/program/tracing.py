@@ -308,6 +308,15 @@ class Tracer(Boxed):
             return xbar if xbar.dtype == kind else cast_to(xbar, np.dtype(kind))
         return Tracer.run_constant(kind, (xbar,), {}, self.level)
 
+    def __repr__(self):
+        return f"Tracer({self.data!r})"
+
+    def __str__(self):
+        return str(self.data)
+
+    def __format__(self, spec):
+        return format(self.data, spec)
+
     # -- what takes the value out ----------------------------------------------------------------------------
 
     def ask(self, how, answer):
