@@ -839,6 +839,11 @@ class Cube(cr.Function):
         return 3 * self.input.data**2 * ybar
 
 
+def squares(x):
+    return np.array([v**2 for v in x.tolist()])
+
+
+registered = cr.extend.rule(squares, vjp=lambda ybar, y, x: 2 * x * ybar)
 TRANSFORMS = {
     "grad": lambda f: cr.grad(f),
     "value_and_grad": lambda f: cr.value_and_grad(f),
@@ -856,6 +861,8 @@ TRANSFORMS = {
     "value": lambda f: cr.grad(lambda x: f(x) * np.sum(cr.value(x))),
     "scan": lambda f: lambda x: cr.scan(lambda c, v: (c + f(v * x), c), 0.0, x)[0],
     "custom": lambda f: cr.grad(lambda x: np.sum(doubled(x)) * f(x)),
+    "extend.rule": lambda f: cr.grad(lambda x: np.sum(registered(x)) * f(x)),
+    "custom and surroundings": lambda f: cr.hessian(lambda x: np.sum(registered(x * weights)) * f(x) * rate),
     "Function": lambda f: cr.grad(lambda x: np.sum(Cube()(x)) * f(x)),
 }
 

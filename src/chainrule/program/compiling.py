@@ -330,8 +330,11 @@ class Compiled:
             except Borrowed:  # it has not run
                 self._stats.traces -= 1
                 raise
-        program = optimise(made.program)
-        run = build(program)
+        try:
+            program = optimise(made.program)
+            run = build(program)
+        except Exception as error:  # a fault of ours; the function can still be run
+            raise Untraceable(f"its program can't be built: {type(error).__name__}: {error}".split("\n")[0]) from error
         self._stats.paths += 1
         self._stats.bytes += run.bytes
         return Path(program, run.run, surroundings, made.writes, source=run.source), made.outputs

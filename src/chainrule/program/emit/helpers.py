@@ -99,11 +99,13 @@ def extracted(fun):
     name = fun.__name__
     while name in _long or name in SHORT:
         name += "_"
-    _names[fun] = name
-    _long[name] = None  # taken
     function = getattr(fun, "plain", fun)
     source = textwrap.dedent(inspect.getsource(function))
     tree = ast.parse(source).body[0]
+    if getattr(tree, "name", None) != fun.__name__:  # a wrapper that goes by the name of what it calls
+        raise NotImplementedError(f"the source of {fun.__name__} is not its own")
+    _names[fun] = name
+    _long[name] = None  # taken
     tree.decorator_list = []
     scope = inspect.getclosurevars(function)
     known = {**scope.globals, **scope.nonlocals}
