@@ -9,6 +9,7 @@ what is shown. The blocks of a page share one namespace, from top to bottom. ``.
 import contextlib
 import doctest
 import io
+import linecache
 import re
 import shlex
 import subprocess
@@ -52,6 +53,7 @@ def run_doctest(text, scope, name, line):
 def run_script(text, scope, name, line):
     """Run one block without prompts in `scope` as if it were a file of its own; return what it printed."""
     printed = io.StringIO()
+    linecache.cache["example.py"] = len(text), None, text.splitlines(True), "example.py"  # for what shows source lines
     try:
         with contextlib.redirect_stdout(printed):
             exec(compile(text, "example.py", "exec"), scope)
