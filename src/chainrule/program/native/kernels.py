@@ -1,0 +1,361 @@
+"""Kernels for arrays of any size: loop nests and products on memory, with unrolled code between them.
+
+What has more than a few entries is in memory: in the arrays of the points, in those of the results, or in the frame,
+where a place is used anew when what stands there is read no more. Small arrays are unrolled, as in `straight`. A view
+is memory with other strides.
+"""
+
+import math
+from collections import defaultdict
+
+import numpy as np
+
+from chainrule.engine import indexing
+from chainrule.engine.rule import RULES
+from chainrule.engine.spec import cast_to
+from chainrule.program.backend.arrays import is_basic
+from chainrule.program.backend.arrays import kind_of as backend_kind
+from chainrule.program.backend.numbers import FLOAT, function_of
+from chainrule.program.ir import PYTHON, Equation, Guard, Program, Symbol
+from chainrule.program.loops.ir import Loop, Pop
+from chainrule.program.native import lanes, nests, products, straight, target
+from chainrule.program.native.builder import SIZES, STORED, Value, constant, type_of
+from chainrule.program.native.lanes import Lanes, single
+from chainrule.program.native.nests_walk import Unfit
+from chainrule.program.native.scalars import NotLowered
+from chainrule.program.native.straight import AS_PYTHON, CHUNK, Straight
+from chainrule.program.native.values import MOST_ENTRIES, Entries, Memory, Number
+
+VIEWS = {np.transpose, np.expand_dims, np.squeeze, np.swapaxes, np.moveaxis, np.broadcast_to}
+SHAPES = {np.reshape, np.ravel}
+FEW = 4  # entries that a nest reads as values; more stand in memory
+UNROLLED = 512  # products of numbers that are unrolled
+LINE = 8  # doubles of a line of the cache
+
+
+def is_large(s) -> bool:
+    """Tell whether a symbol is held in memory."""
+    return s.size > MOST_ENTRIES
+
+
+class Arrays(Straight):
+    """Writes a program as `Straight` does, and what is large as nests and products."""
+
+    def __init__(self, program: Program, name: str = "kernel") -> None:
+        fixed = dict(sorted(program.constants.items(), key=lambda item: not in_rows(item[1])))
+        program = program.like(counted(program.equations))
+        program.constants = {s: c for s, c in fixed.items() if s in program.constants}  # the others last
+        super().__init__(program, name)
+        self.free: dict[int, list] = defaultdict(list)  # words -> places in the frame that are free again
+        self.owned: dict = {}  # root -> (words, place)
+        self.given: dict = {}  # output -> its array among the points
+        self.has_arrays = False
+
+    def write(self) -> str:
+        """Write the program; return the module's text."""
+        program = self.program
+        items = arranged(program)
+        self.take()
+        self.parents = parents_of(items)
+        self.ends = ends_of(items, program.outputs, self.root_of)
+        self.wanted_outputs = [y for y in program.outputs if y.__class__ is Symbol]
+        for i, e in enumerate(items):
+            if len(self.b.lines) > CHUNK:
+                self.begin()
+            if e.__class__ is nests.Cluster:
+                self.nest(e)
+            else:
+                self.equation(e)
+            for root in self.ends.get(i, ()):
+                self.release(root)
+        if len(self.b.lines) > CHUNK:
+            self.begin()
+        for n, y in enumerate(program.outputs):
+            self.output(n, y)
+        return self.finish()
+
+    def take(self) -> None:
+        """Find the inputs in memory. Captured arrays stay the same objects, and are read as they are."""
+        program, fixed = self.program, self.program.constants
+        plain = [s for s, c in fixed.items() if not in_rows(c)]
+        if any(not steady(fixed[s]) for s in plain):
+            raise NotLowered
+        self.inputs = [s for s in self.inputs if s not in plain]
+        super().take()
+        self.inputs = [*program.inputs, *program.constants]
+        for s in plain:
+            c = fixed[s]
+            item = self.item(self.inputs.index(s))
+            strides = tuple([t // c.itemsize for t in c.strides])
+            self.values[s] = Memory(self.data(item), c.shape, strides, c.dtype, 0, s, c.itemsize)
+
+    # -- memory ------------------------------------------------------------------------------------------------
+
+    def root_of(self, s):
+        """Return the symbol whose memory a symbol may be a view of."""
+        while s in self.parents:
+            s = self.parents[s]
+        return s
+
+    def room(self, s) -> Memory:
+        """Return memory for a value: the array of an output, or a place in the frame."""
+        kind = type_of(s.dtype)
+        if kind is None or s.dtype in PYTHON:
+            raise NotLowered
+        if s in self.wanted_outputs and self.root_of(s) is s and s not in self.given and len(self.scopes) == 1:
+            return self.given_room(s)
+        words = (s.size * SIZES[STORED.get(kind, kind)] + 7) // 8
+        words = -(-words // LINE) * LINE
+        stock = self.free[words]
+        place = stock.pop() if stock else self.place(words)
+        if len(self.scopes) == 1:
+            self.owned[s] = words, place
+        return self.in_frame(place, s.shape, s.dtype, s)
+
+    def in_frame(self, place: int, shape: tuple, dtype, root=None) -> Memory:
+        """Return a place of the frame as memory: the same in each function."""
+        dtype = np.dtype(dtype)
+        held = Memory.of_rows(self.frame, shape, dtype, root)
+        held.offset = place * 8 // dtype.itemsize
+        return held
+
+    def given_room(self, s) -> Memory:
+        """Return the array of an output as memory."""
+        item = self.item(len(self.inputs) + len(self.arrays))
+        self.arrays.append(s)
+        self.given[s] = Memory.of_rows(self.data(item), s.shape, s.dtype, s)
+        return self.given[s]
+
+    def release(self, root) -> None:
+        """Let the place of a value be used anew."""
+        if root in self.owned:
+            words, place = self.owned.pop(root)
+            self.free[words].append(place)
+
+    def scratch(self, kind: str):
+        """Return a function that gives memory for the copy of an operand, which is needed for one equation only."""
+
+        def memory(count: int) -> Value:
+            words = -(-count * SIZES[kind] // 8)
+            return self.at(self.place(words))
+
+        return memory
+
+    def memory_of(self, x) -> Memory:
+        """Return an operand as memory; entries are stored in the frame."""
+        held = self.values.get(x)
+        if held.__class__ is Memory:
+            return self.local(held)
+        held = self.lanes(x)
+        if held.dtype in PYTHON:
+            raise NotLowered
+        kind = type_of(held.dtype)
+        words = -(-len(held.refs) * SIZES[STORED.get(kind, kind)] // 8)
+        memory = self.in_frame(self.place(words), held.shape, held.dtype, None)
+        lanes.store(self.b, memory, memory.positions(), held.refs)
+        return memory
+
+    def operand(self, x):
+        """Return what a nest reads as nests hold it."""
+        held = self.values.get(x)
+        if held.__class__ is Memory:
+            return self.local(held)
+        held = self.lanes(x)
+        if held.shape == ():
+            return Number(single(self.b, held.refs[0]), x.dtype)
+        if len(held.refs) <= FEW or held.dtype in PYTHON:
+            return Entries([single(self.b, r) for r in held.refs], held.shape, x.dtype)
+        return self.memory_of(x)
+
+    # -- equations ---------------------------------------------------------------------------------------------
+
+    def nest(self, c) -> None:
+        """Write a cluster."""
+        self.has_arrays = True
+        values = {s: self.operand(s) for s in c.reads}
+        try:
+            wrong = nests.write_nest(self.b, c, values, self.room)
+        except Unfit as why:
+            raise NotLowered from why
+        for m in c.members:
+            s = m.output
+            if s in values and s not in c.reads:
+                self.values[s] = as_held(values[s], s)
+        if wrong is not None:
+            self.leave(wrong, AS_PYTHON)
+
+    def made(self, e, s):
+        """Return the result of an equation."""
+        view = self.view(e, s)
+        if view is not None:
+            return view
+        if products.lowerable(e) and self.is_work(e):
+            return self.product(e, s)
+        if is_large(s) and len(self.scopes) > 1:
+            raise NotLowered
+        return super().made(e, s)
+
+    def is_work(self, e) -> bool:
+        """Tell whether a product is more than unrolled code should be."""
+        xs = [x for x in e.inputs if x.__class__ is Symbol]
+        return any(self.values[x].__class__ is Memory and is_large(x) for x in xs) or (
+            is_large(e.output) or products.work(products.terms_of(e), *xs) > UNROLLED)  # fmt: skip
+
+    def product(self, e, s) -> Memory:
+        """Write a product."""
+        self.has_arrays = True
+        x, y = [self.memory_of(v) for v in e.inputs if v.__class__ is Symbol]
+        out = self.room(s)
+        products.multiply(self.b, e, x, y, out, self.scratch(out.type), target.host().lanes * 8)
+        return out
+
+    def view(self, e, s) -> Memory | None:
+        """Return a view of memory; None if an equation is none."""
+        held = self.values.get(e.inputs[0]) if e.inputs and e.inputs[0].__class__ is Symbol else None
+        if held.__class__ is not Memory or len(e.inputs) != 1 or s.dtype in PYTHON or np.dtype(s.dtype) != held.dtype:
+            return None
+        return viewed(e, s, held)
+
+    # -- outputs -----------------------------------------------------------------------------------------------
+
+    def output(self, n: int, y) -> None:
+        """Write an output."""
+        held = self.values.get(y) if y.__class__ is Symbol and y not in self.program.inputs else None
+        if y in self.given and ("array", y) not in self.results:
+            self.results.append(("array", y))
+            return
+        if held.__class__ is not Memory or held.size <= MOST_ENTRIES:
+            super().output(n, y)
+            return
+        copy = Symbol(y.name, y.shape, y.dtype)
+        self.wanted_outputs.append(copy)
+        target_memory, source = self.given_room(copy), self.local(held)
+        kind = target_memory.type
+        axes = [
+            products.Axis(m, a, None, b)
+            for m, a, b in zip(y.shape, source.strides, target_memory.strides, strict=True) if m != 1
+        ]  # fmt: skip
+        b = self.b
+        start = b.offset(kind, source.pointer, source.offset)
+        axes = products.joined(axes)
+        stored = STORED.get(kind, kind)
+        products.over(b, stored, axes, [start, start, target_memory.pointer],
+                      lambda ps: b.store(b.load(stored, ps[0]), ps[2]))  # fmt: skip
+        self.results.append(("array", copy))
+
+
+def in_rows(c: np.ndarray) -> bool:
+    """Tell whether a captured array is stored row by row."""
+    return c.flags.c_contiguous and c.flags.aligned
+
+
+def steady(c: np.ndarray) -> bool:
+    """Tell whether a captured array can be read by its strides."""
+    return c.flags.aligned and c.dtype.isnative and not any(t % c.itemsize for t in c.strides)
+
+
+def as_held(x, s):
+    """Return what a nest made as it is held here."""
+    if x.__class__ is Number:
+        return Lanes([(x.value, -1)], (), s.dtype)
+    if x.__class__ is Entries:
+        return Lanes([(v, -1) for v in x.values], s.shape, s.dtype)
+    return x
+
+
+def viewed(e, s, held: Memory) -> Memory | None:
+    """Return the view of memory that an equation makes; None if it makes none."""
+    fun, params = function_of(e), e.params
+    if backend_kind(e) == "same":
+        return held
+    if fun is indexing.getitem:
+        return held.index(params["index"]) if is_basic(params["index"]) else None
+    if fun in SHAPES:
+        return held.reshape(s.shape) if params.get("order", "C") == "C" else None
+    if fun not in VIEWS:
+        return None
+    size = held.dtype.itemsize
+    shown = np.lib.stride_tricks.as_strided(np.empty(1, held.dtype), held.shape, [t * size for t in held.strides])
+    seen = e.rule.apply((shown,), params)  # no entry is read
+    return held.like(seen.shape, [t // size for t in seen.strides])
+
+
+def may_view(e) -> bool:
+    """Tell whether an equation may be a view of its operand."""
+    if e.__class__ is not Equation or len(e.inputs) != 1 or e.inputs[0].__class__ is not Symbol:
+        return False
+    if e.output.__class__ is not Symbol or e.output.dtype in PYTHON or e.inputs[0].dtype in PYTHON:
+        return False
+    fun = function_of(e)
+    return fun in VIEWS or fun in SHAPES or fun is indexing.getitem or backend_kind(e) == "same"
+
+
+def is_alias(e) -> bool:
+    """Tell whether an equation gives its operand as it is."""
+    return may_view(e) and backend_kind(e) == "same"
+
+
+def arranged(program: Program) -> list:
+    """Return the equations of a program, with clusters among them."""
+    equations = program.equations
+    if not any(is_large(s) for s in symbols_of(program)):
+        return equations
+    return nests.clusters(equations, program.outputs, is_large, lambda e: not is_alias(e) and not is_product(e))
+
+
+def counted(equations: list) -> list:
+    """Return equations with counts of truth values as sums of floats, which nests know, and which are as exact."""
+    made = []
+    for e in equations:
+        if e.__class__ is Equation and e.fun is np.sum and len(e.inputs) == 1 and e.output.__class__ is Symbol:
+            x, s = e.inputs[0], e.output
+            params = {k: v for k, v in e.params.items() if k != "dtype"}
+            if x.__class__ is Symbol and x.dtype == np.dtype(bool) and s.dtype == np.dtype(np.int64) and is_large(x):
+                whole, total = Symbol(f"{s}_w", x.shape, FLOAT), Symbol(f"{s}_s", s.shape, FLOAT)
+                made.append(Equation(RULES[cast_to], (x,), {"dtype": FLOAT}, whole, None, e.place))
+                made.append(Equation(e.rule, (whole,), params, total, None, e.place))
+                e = Equation(RULES[cast_to], (total,), {"dtype": s.dtype}, s, None, e.place)
+        made.append(e)
+    return made
+
+
+def is_product(e) -> bool:
+    """Tell whether an equation is a product that is none of a nest's."""
+    return e.__class__ is Equation and products.lowerable(e)
+
+
+def symbols_of(program: Program):
+    """Find the symbols that a program makes or reads, those inside of loops left out."""
+    yield from program.inputs
+    yield from program.constants
+    for e in program.equations:
+        if e.__class__ is Equation:
+            yield from e.outputs
+
+
+def parents_of(items: list) -> dict:
+    """Return for each symbol that may be a view what it may be a view of."""
+    found = {}
+    for e in items:
+        for m in e.members if e.__class__ is nests.Cluster else (e,):
+            if may_view(m):
+                found[m.output] = m.inputs[0]
+    return found
+
+
+def ends_of(items: list, outputs, root_of) -> dict:
+    """Return for each number of an item the roots that it is the last to read."""
+    last: dict = {}
+    for i, e in enumerate(items):
+        for s in [*e.reads, *e.outputs]:
+            last[root_of(s)] = i
+    for y in outputs:
+        if y.__class__ is Symbol:
+            last.pop(root_of(y), None)
+    ends: dict = defaultdict(list)
+    for s, i in last.items():
+        ends[i].append(s)
+    return ends
+
+
+__all__ = ["Arrays", "Guard", "Loop", "Pop", "constant", "math", "straight"]
