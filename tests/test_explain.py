@@ -153,7 +153,16 @@ def test_too_many_passes_are_refused_with_advice():
         except ShapeError as error:
             raise ShapeError(" ".join(str(error).split())) from None
     with pytest.raises(ShapeError, match="reduce the output"):
-        explain(lambda x: x * 2, x)
+        explain(lambda x: x * 2, x, mode="reverse")
+
+
+def test_many_results_of_many_inputs_are_summed():
+    x = np.linspace(0.0, 1.0, 40)
+    e = explain(lambda x: {"a": x**2, "b": 3 * x[0]}, x)
+    assert [t.output for t in e.reverse] == ["sum(f['a'])", "f['b']"]
+    np.testing.assert_allclose(e.derivatives["sum(f['a'])", "x"], 2 * x, rtol=1e-15)
+    np.testing.assert_array_equal(e.derivatives["f['b']", "x"], [3.0] + [0.0] * 39)
+    assert "sum of the entries" in e.notes[0]
 
 
 def test_a_direction_that_does_not_reach_a_step_gives_an_exact_zero():

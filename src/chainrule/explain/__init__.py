@@ -7,7 +7,8 @@ be called, and is that function.
 import sys
 import types
 
-from chainrule.explain.explanation import Explanation, explain
+from chainrule.explain.explanation import Explanation
+from chainrule.explain.making import explain
 
 __all__ = ["Explanation", "explain"]
 

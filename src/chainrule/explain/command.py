@@ -14,8 +14,9 @@ from typing import Annotated
 import numpy as np
 
 from chainrule.errors import ChainruleError, ExpressionError, MissingDependencyError
-from chainrule.explain.explanation import MODES, explain
+from chainrule.explain.explanation import MODES
 from chainrule.explain.expression import Expression, assignments, suggestion
+from chainrule.explain.making import explain
 
 TARGET = re.compile(r"\s*([^\W\d][\w.]*):([^\W\d][\w.]*)\s*")
 

@@ -1,26 +1,13 @@
-"""`explain`: the evaluation trace of a function, with its derivatives, as an object that prints itself."""
+"""`Explanation`: the evaluation trace of a function, with its derivatives, as an object that prints itself."""
 
-import inspect
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from chainrule import tree
-from chainrule.engine.boxed import value
-from chainrule.engine.spec import shape_of
-from chainrule.errors import MissingDependencyError, NotDifferentiableError, ShapeError
+from chainrule.errors import MissingDependencyError
 from chainrule.explain import layout, notation
-from chainrule.explain.table import ForwardTable, ReverseTable, Trace
-from chainrule.program.ir import Symbol
-from chainrule.program.passes.smooth import smooth
-from chainrule.program.record import record
-from chainrule.transforms.common import name_of, points, settle
+from chainrule.explain.table import ForwardTable, ReverseTable
 
 MODES = ("forward", "reverse", "both")
-FEW = 4  # passes that a table is worth where the other mode does with fewer
-MANY = 16  # passes that are shown at all
 WIDTH = 100
 
 
@@ -45,6 +32,8 @@ class Explanation:
         it arrived.
     notes : tuple of str
         What is not shown, and why.
+    run : Run
+        The run that this is made of: the function, its arguments, and the program with its values.
     """
 
     title: str
@@ -55,6 +44,7 @@ class Explanation:
     reverse: tuple[ReverseTable, ...]
     constants: dict
     notes: tuple[str, ...]
+    run: Any = None
 
     @property
     def rows(self) -> tuple:
@@ -108,6 +98,17 @@ class Explanation:
         text = "\n\n".join(parts)
         return layout.ascii_only(text) if ascii_only else text
 
+    def data(self) -> dict:
+        """Return all of it as dicts, lists, text and numbers, as for JSON. Values are text, rounded to six digits.
+
+        The steps with their user's names and lines, gates, shapes and parents; tangents; for each entry of the result
+        the adjoints in the order of the pass, with the paths by which each arrived; the user's source, and that of the
+        gradient.
+        """
+        from chainrule.explain.data import data
+
+        return data(self)
+
     def __str__(self) -> str:
         return self.text()
 
@@ -127,171 +128,3 @@ def check_mode(mode):
     """Raise unless `mode` is one of `MODES`."""
     if mode not in MODES:
         raise ValueError(f"mode must be one of {', '.join(map(repr, MODES))}, not {mode!r}")
-
-
-def explain(f: Callable, *args: Any, mode: str = "both", title: str | None = None) -> Explanation:
-    """Show how the value and the derivatives of `f` come about, step by step.
-
-    Runs `f` once, records its steps, and puts their derivatives beside them: the evaluation-trace table.
-
-    Parameters
-    ----------
-    f : callable
-        Takes floats, arrays, or containers of these, and returns the same.
-    *args
-        Where to evaluate. Ints are taken as floats.
-    mode : {"both", "forward", "reverse"}
-        Forward mode takes a pass for each entry of the inputs, reverse mode one for each entry of the output. With
-        "both" a mode that needs many passes is left out where the other needs few, and a note says so.
-    title : str, optional
-        The first line of the text; the call by default.
-
-    Returns
-    -------
-    Explanation
-        Prints itself; its ``forward`` and ``reverse`` hold the rows.
-
-    Raises
-    ------
-    ShapeError
-        If more than 16 passes would be needed.
-    NotDifferentiableError
-        If an argument or a result is complex, or has no derivative.
-
-    Examples
-    --------
-    >>> import chainrule as cr
-    >>> explanation = cr.explain(lambda x, y: x * y + x, 2.0, 3.0, mode="forward")
-    >>> print(explanation.table())
-    Forward mode: tangents, from the inputs to the result
-    <BLANKLINE>
-     step   expression   value   v̇ = ∂v/∂x   v̇ = ∂v/∂y
-     ────   ──────────   ─────   ─────────   ─────────
-     v1     x            2       1           0
-     v2     y            3       0           1
-     v3     v1 * v2      6       3           2
-     v4     v3 + v1      8       4           2
-    <BLANKLINE>
-    v̇ is the tangent of a step: the derivative of that step in an input.
-    """
-    check_mode(mode)
-    names = argument_names(f, args)
-    function = name_of(f)
-    function = "f" if function == "<lambda>" else function
-    floats, labels = [], []
-    for k, (name, x) in enumerate(zip(names, args, strict=True)):
-        leaves, structure = points(x, f"argument {k} of {function}")
-        leaves = [value(v) for v in leaves]
-        labels += [name + path for path in tree.paths(x)] if structure is not None else [name]
-        floats.append(tree.unflatten(structure, leaves))
-    program = smooth(record(f, values=True)(*floats))
-    trace = Trace(program, labels)
-    for label, x in zip(labels, program.points, strict=True):
-        refuse_complex(f"argument {label} of {function}", x)
-    outputs, results = {}, []
-    suffixes = tree.paths(tree.unflatten(program.structure, [0.0] * len(program.outputs)))
-    for path, y in zip(suffixes, program.outputs, strict=True):
-        v = trace.values[y] if isinstance(y, Symbol) else value(y)
-        refuse_complex(f"the result of {function}", v)
-        outputs[function + path] = v
-        results += [(name, y, i) for name, i in entries(function + path, v)]
-    directions = [
-        (name, k, i)
-        for k, (label, x) in enumerate(zip(labels, program.points, strict=True))
-        for name, i in entries(label, x)
-    ]
-    forward, reverse, notes = choose(mode, len(directions), len(results))
-    table = trace.forward(directions) if forward else None
-    tables = tuple([trace.reverse(*r) for r in results]) if reverse else ()
-    inputs = dict(zip(labels, [value(x) for x in program.points], strict=True))
-    derivatives = {}
-    for n, (y, symbol, i) in enumerate(results):
-        for k, (label, x) in enumerate(inputs.items()):
-            if reverse:  # the inputs are the last rows
-                d = tables[n].rows[-1 - k].adjoint
-            else:
-                d = gradient_from(table, trace, symbol, i, [j for j, t in enumerate(directions) if t[1] == k], x)
-            derivatives[y, label] = settle(d, x)
-    title = title or f"{function}({', '.join(names)})"
-    return Explanation(title, inputs, outputs, derivatives, table, tables, program.constants, tuple(notes))
-
-
-def gradient_from(table, trace, symbol, i, columns, x):
-    """Return the derivative of one output entry in one input, read off the columns of a forward table."""
-    if isinstance(symbol, Symbol):
-        row = next(n for n, step in enumerate(trace.steps) if symbol in step.symbols)
-        tangents = [table.rows[row].tangents[j] for j in columns]
-        step = trace.steps[row]
-        if len(step.symbols) > 1:
-            place = [s for s in step.symbols if s is not None].index(symbol)
-            tangents = [t[place] for t in tangents]
-        parts = [t[i] if shape_of(t) else t for t in tangents]
-    else:
-        parts = [0.0] * len(columns)
-    return np.array(parts).reshape(x.shape) if shape_of(x) else parts[0]
-
-
-def argument_names(f, args):
-    """Return a name for each positional argument, as the function's signature has it."""
-    try:
-        parameters = list(inspect.signature(f).parameters.values())
-    except (TypeError, ValueError):
-        return [f"x{k}" for k in range(len(args))]
-    names = []
-    for p in parameters:
-        if p.kind is p.VAR_POSITIONAL:
-            names += [f"{p.name}[{k}]" for k in range(len(args) - len(names))]
-        elif p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
-            names.append(p.name)
-    if not args or len(names) < len(args):
-        inspect.signature(f).bind(*args)  # raises as the call would
-    if not args:
-        raise TypeError(f"explain needs a point: call explain({name_of(f)}, x, ...)")
-    return names[: len(args)]
-
-
-def entries(name, x):
-    """Return (name, index) of each entry of a value."""
-    shape = shape_of(x)
-    if not shape:
-        return [(name, ())]
-    return [(f"{name}[{', '.join(map(str, i))}]", i) for i in np.ndindex(*shape)]
-
-
-def choose(mode, forward, reverse):
-    """Return whether to show forward and reverse mode, given the passes each takes, and notes on what is left out."""
-    cost = {"forward": forward, "reverse": reverse}
-    passes = {
-        "forward": f"forward mode takes {forward} passes, one for each entry of the inputs",
-        "reverse": f"reverse mode takes {reverse} passes, one for each entry of the result",
-    }
-    shown = [m for m in cost if mode in (m, "both")]
-    notes = []
-    if mode == "both":
-        best = min(cost, key=cost.get)
-        for m in cost:
-            if m != best and cost[m] > FEW:
-                shown.remove(m)
-                notes.append(f"Not shown: {passes[m]}; {best} mode takes {cost[best]}.")
-    for m in shown:
-        if cost[m] > MANY:
-            advice = ["reduce the output, e.g. with np.sum, or explain the function of a part of its inputs;"]
-            other = "reverse" if m == "forward" else "forward"
-            if mode != "both" and cost[other] <= MANY:
-                advice.insert(0, f'use mode="{other}", which takes {cost[other]};')
-            raise ShapeError(f"{passes[m]}; at most {MANY} are shown.", *advice)
-    return "forward" in shown, "reverse" in shown, notes
-
-
-def refuse_complex(what, x):
-    """Raise for a value that has no real derivative to show."""
-    kind = np.asarray(x).dtype.kind
-    if kind == "c":
-        raise NotDifferentiableError(
-            f"{what} is complex; explain shows derivatives of real values.",
-            "take real and imaginary parts as inputs of their own, and np.real, np.imag or np.abs of the result.",
-        )
-    if kind != "f":
-        raise NotDifferentiableError(
-            f"{what} is of dtype {np.asarray(x).dtype}, which has no derivative.", "return a float."
-        )

@@ -51,6 +51,16 @@ def array(x, digits=17, most=8):
     return f"[{', '.join(array(v, digits, most) for v in x)}]"
 
 
+def brief(x, digits=6, most=6):
+    """Write a value: a number or small array whole, a larger one as its shape, norm and first entries."""
+    if np.size(x) <= most:
+        return array(x, digits, most)
+    entries = np.ravel(x)
+    norm = np.linalg.norm(entries.astype(complex if entries.dtype.kind == "c" else float))
+    head = ", ".join(number(v, 4) for v in entries[: most // 2])
+    return f"{shape(np.shape(x))}, norm {number(norm, 4)}: {head}, …"
+
+
 def shape(s):
     """Write a shape as mathematics does: ``3×4``."""
     return "×".join(map(str, s)) or "()"

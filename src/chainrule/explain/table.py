@@ -27,12 +27,13 @@ _HAND = 0.25  # the level of duals made by hand
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the evaluation: an input, or a call."""
+    """One step of the evaluation: an input, or a call (its `equation`)."""
 
     name: str
     expression: str
     value: Any
     symbols: tuple  # those that the step defines: one, or one for each output of the call
+    equation: Any = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class Path:
     """What a later `step` hands back to the earlier value `of`: ``contribution = upstream · local``.
 
     `local` is ``∂step/∂of`` where both are scalars, and None otherwise: then it is a Jacobian, and is never formed.
+    `diagonal` is the diagonal of that of an elementwise call, if the operand has the shape of the result.
     """
 
     step: str
@@ -65,6 +67,7 @@ class Path:
     upstream: Any
     local: Any
     contribution: Any
+    diagonal: Any = None
 
 
 @dataclass(frozen=True)
@@ -80,10 +83,14 @@ class ReverseRow:
 
 @dataclass(frozen=True)
 class ReverseTable:
-    """Values and adjoints, from the result back to the inputs. `output` names the entry of the result."""
+    """Values and adjoints, from the result back to the inputs. `output` names the entry of the result.
+
+    `seeds` holds the symbol of the result, where the pass begins.
+    """
 
     output: str
     rows: tuple
+    seeds: frozenset = frozenset()
 
 
 class Trace:
@@ -106,7 +113,7 @@ class Trace:
                 if s is not None:
                     self.values[s] = v
             name = ", ".join(s.name if s is not None else "_" for s in outputs)
-            self.steps.append(Step(name, notation.expression(e), y, outputs))
+            self.steps.append(Step(name, notation.expression(e), y, outputs, e))
         self.calls = self.steps[len(program.inputs) :]
 
     def operands(self, equation):
@@ -157,7 +164,7 @@ class Trace:
             adjoint = parts[0] if len(step.symbols) == 1 else tuple(parts)
             found = tuple([p for s in step.symbols for p in paths.get(s, {}).values()])
             rows.append(ReverseRow(step.name, step.expression, step.value, adjoint, found))
-        return ReverseTable(name, tuple(rows))
+        return ReverseTable(name, tuple(rows), frozenset([output] if isinstance(output, Symbol) else []))
 
     def _adjoints(self, output, i):
         """Return the adjoint of each symbol, and for each the paths by which it arrived."""
@@ -178,17 +185,23 @@ class Trace:
                 kept = ybar if ybar.__class__ in (Masked, Slots) else dense(ybar)
                 xbars = pulled(node, kept, node.saved, masks=True)
                 local = self._local(e, node)
+                step_shape = () if isinstance(e.output, tuple) else shape_of(step.value)
                 for j, (x, xbar) in enumerate(zip(e.inputs, xbars, strict=True)):
                     if xbar is None or node.parents[j] is None:
                         continue
                     bars[x] = bars[x] + xbar if x in bars else xbar
                     known = paths.setdefault(x, {}).get(step.name)
                     d = None if local is None else dense(local[j])
+                    if d is not None and shape_of(d) != step_shape:
+                        d = None
                     part = dense(xbar)
                     if known is not None:  # used twice in one call, as in v1 * v1: one path
                         part = known.contribution + part
-                        d = None if d is None or known.local is None else known.local + d
-                    paths[x][step.name] = Path(step.name, x.name, shown, d, part)
+                        before = known.diagonal if step_shape else known.local
+                        d = None if d is None or before is None else before + d
+                    paths[x][step.name] = Path(
+                        step.name, x.name, shown, None if step_shape else d, part, d if step_shape else None
+                    )
         return bars, paths
 
     def _tape(self):
@@ -206,8 +219,10 @@ class Trace:
         return nodes
 
     def _local(self, e, node):
-        """Return the derivative of a scalar step in each of its operands; None unless all are scalars."""
-        if isinstance(e.output, tuple) or any(shape_of(x) for x in (self.values[e.output], *self.operands(e))):
+        """Return the derivative of a scalar or elementwise step in each of its operands; None of others."""
+        if isinstance(e.output, tuple):
+            return None
+        if e.rule.kind != "elementwise" and any(shape_of(x) for x in (self.values[e.output], *self.operands(e))):
             return None
         return pulled(node, ones_of(self.values[e.output]), node.saved, masks=True)
 
@@ -218,8 +233,8 @@ def dense(ybar):
 
 
 def entry(x, i):
-    """Return the seed of entry `i` of `x`: one there, zeros elsewhere."""
-    if not shape_of(x):
+    """Return the seed of entry `i` of `x`: one there, zeros elsewhere; of the sum of all entries, if `i` is None."""
+    if i is None or not shape_of(x):
         return ones_of(x)
     seed = zeros_of(spec_of(x))
     seed[i] = 1

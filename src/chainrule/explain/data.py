@@ -1,0 +1,235 @@
+"""An explanation as plain data: dicts, lists, text and numbers, from which pages, pictures and JSON are made."""
+
+import inspect
+import re
+
+import numpy as np
+
+from chainrule.engine.spec import shape_of
+from chainrule.errors import ChainruleError
+from chainrule.explain import gates, notation
+from chainrule.program.flat import flat
+from chainrule.program.ir import Symbol
+from chainrule.transforms import value_and_grad
+
+DIGITS = 6
+FEW = 6  # entries of an array that are written out
+MOST_LINES = 400  # of the user's source
+
+
+def data(explanation) -> dict:
+    """Return an explanation as dicts, lists, text and numbers."""
+    run = explanation.run
+    ids = step_ids(run.trace)
+    steps = step_list(run.trace, ids)
+    return {
+        "title": explanation.title,
+        "function": run.name,
+        "inputs": [ids[s] for s in run.trace.program.inputs],
+        "outputs": list(dict.fromkeys(ids[y] for y in run.trace.program.outputs if isinstance(y, Symbol))),
+        "source": source(run.f, run.trace),
+        "flat": flat_source(run, steps),
+        "steps": steps,
+        "forward": forward(explanation.forward, ids, run.trace),
+        "backward": [backward(table, run.trace, ids) for table in explanation.reverse],
+        "graph": None,
+        "notes": explanation.remarks(),
+        "nonfinite": None,
+        "kinks": [],
+    }
+
+
+def step_ids(trace):
+    """Return the id of the step that makes each symbol: the name of its first output."""
+    ids = {s: s.name for s in trace.program.constants}
+    for step in trace.steps:
+        made = [s for s in step.symbols if s is not None]
+        ids.update(dict.fromkeys(made, made[0].name))
+    return ids
+
+
+def step_list(trace, ids):
+    """Return what each step is, captured arrays first."""
+    uses = {}
+    for e in trace.program.equations:
+        for s in set(e.reads):
+            uses[ids[s]] = uses.get(ids[s], 0) + 1
+    made = [captured(s, c, uses) for s, c in trace.program.constants.items()]
+    for step in trace.steps:
+        e, symbols = step.equation, [s for s in step.symbols if s is not None]
+        if not symbols:
+            continue
+        first = symbols[0]
+        place = None if e is None else e.place
+        made.append({
+            "id": ids[first],
+            "kind": "input" if e is None else "call",
+            "name": step.expression if e is None else first.hint,
+            "line": None if place is None else place.line,
+            "where": None if place is None else str(place),
+            "op": "input" if e is None else e.rule.name,
+            "text": step.expression,
+            "gate": "input" if e is None else gates.gate(e),
+            **facts(step.value if len(step.symbols) == 1 else tuple([trace.values[s] for s in symbols])),
+            "parents": [] if e is None else list(dict.fromkeys(ids[s] for s in e.reads)),
+            "uses": uses.get(ids[first], 0),
+            "jacobian": None if e is None else gates.jacobian_text(e),
+        })  # fmt: skip
+    return made
+
+
+def captured(symbol, x, uses):
+    """Return what a captured array is."""
+    return {
+        "id": symbol.name, "kind": "captured", "name": symbol.hint, "line": None, "where": None, "op": "captured",
+        "text": symbol.hint or symbol.name, "gate": "captured", **facts(x), "parents": [],
+        "uses": uses.get(symbol.name, 0), "jacobian": None,
+    }  # fmt: skip
+
+
+def facts(x):
+    """Return shape, dtype, text, first entries and norm of a value; of several outputs those of the first."""
+    first = x[0] if isinstance(x, tuple) else x
+    entries = np.asarray(first)
+    return {
+        "shape": list(shape_of(first)),
+        "dtype": str(entries.dtype),
+        "value": text(x),
+        "numbers": numbers(first),
+        "norm": number(np.linalg.norm(np.ravel(entries).astype(float))),
+    }
+
+
+def text(x):
+    """Write a value: a small one whole, a larger one as shape, norm and its first entries."""
+    if isinstance(x, tuple):
+        return "; ".join(map(text, x))
+    return notation.brief(x, DIGITS, FEW)
+
+
+def numbers(x):
+    """Return the first entries of a value."""
+    return [number(v) for v in np.ravel(x)[:FEW]]
+
+
+def number(x):
+    """Return a number as JSON has it: None for NaN and infinities, which the text of the value tells apart."""
+    x = float(x)
+    return x if np.isfinite(x) else None
+
+
+def forward(table, ids, trace):
+    """Return the tangents of each step."""
+    if table is None:
+        return {"directions": [], "tangents": {}}
+    tangents = {}
+    for row, step in zip(table.rows, trace.steps, strict=True):
+        made = next((s for s in step.symbols if s is not None), None)
+        if made is not None:
+            tangents[ids[made]] = [text(t) for t in row.tangents]
+    return {"directions": list(table.directions), "tangents": tangents}
+
+
+def backward(table, trace, ids):
+    """Return the adjoints of one pass in their order, and the paths by which each arrived."""
+    order, adjoints, values, paths = [], {}, {}, {}
+    names = {s.name: ids[s] for s in ids}
+    equations = {step.name: step.equation for step in trace.steps}
+    for row, step in zip(table.rows, reversed(trace.steps), strict=True):
+        made = next((s for s in step.symbols if s is not None), None)
+        if made is None:
+            continue
+        k = ids[made]
+        adjoints[k] = text(row.adjoint)
+        values[k] = numbers(row.adjoint[0] if isinstance(row.adjoint, tuple) else row.adjoint)
+        paths[k] = [path(p, equations[p.step], names) for p in row.paths]
+        if paths[k] or any(s in table.seeds for s in step.symbols):
+            order.append(k)
+    return {"output": table.output, "order": order, "adjoints": adjoints, "numbers": values, "paths": paths}
+
+
+def path(p, equation, names):
+    """Return one path: where from, and what upstream times local is."""
+    local = None
+    if p.local is not None:
+        local = text(p.local)
+    elif p.diagonal is not None:
+        local = f"diagonal {text(p.diagonal)}"
+    else:
+        places = [j for j, x in enumerate(equation.inputs) if isinstance(x, Symbol) and x.name == p.of]
+        local = gates.local_text(equation, places[0]) if len(places) == 1 else None
+    upstream = "" if p.upstream is None else text(p.upstream)
+    first = p.step.partition(", ")[0] if p.step.partition(", ")[0] in names else p.step
+    return {
+        "from": names.get(first, first), "of": p.of, "upstream": upstream, "local": local,
+        "contribution": text(p.contribution),
+    }  # fmt: skip
+
+
+def source(f, trace):
+    """Return the user's source: the lines of the function, and those of its file that its steps stand on."""
+    try:
+        f = inspect.unwrap(f)
+        lines, first = inspect.getsourcelines(f)
+        file = inspect.getsourcefile(f)
+        whole, _ = inspect.findsource(f)
+    except (OSError, TypeError):
+        return {"file": None, "first": 1, "lines": []}
+    last = first + len(lines) - 1
+    places = [s.equation.place for s in trace.steps if s.equation is not None and s.equation.place is not None]
+    on = [p.line for p in places if p.file == file]
+    low, high = min([first, *on]), max([last, *on])
+    if high - low < MOST_LINES:
+        first, last = low, high
+    lines = [line.rstrip("\n") for line in whole[first - 1 : last]]
+    return {"file": re.split(r"[\\/]", file)[-1], "first": first, "lines": lines}
+
+
+def flat_source(run, steps):
+    """Return the source of value and gradient, and for each of its lines the step that it belongs to.
+
+    None if the result is no scalar, or the function can't be written as source.
+    """
+    if len(run.results) != 1 or run.results[0][2] != ():
+        return None
+    try:
+        written = flat(value_and_grad(run.f, argnums=tuple(range(len(run.args)))))(*run.args).source
+    except (ChainruleError, ValueError, TypeError, SyntaxError):
+        return None
+    lines = written.rstrip("\n").split("\n")
+    return {"lines": lines, "of": steps_of_lines(lines, run, steps)}
+
+
+_TARGET = re.compile(r"\s+(\w+)(?:, \w+)*(?:\[.*\])? [-+*/]?= ")
+
+
+def steps_of_lines(lines, run, steps):
+    """Find the step that each line of flat source belongs to: by the name that it assigns, or the line it quotes."""
+    by_name = {re.sub(r"\W+", "_", s["name"]).strip("_"): s["id"] for s in steps if s["name"]}
+    by_line = {}
+    for step, at in ((s, s["line"]) for s in steps if s["line"] is not None):
+        by_line[at] = step["id"]
+    quoted = {}
+    for s in run.trace.steps:
+        if s.equation is not None and s.equation.place is not None:
+            quoted.setdefault(line_of(s.equation.place), by_line[s.equation.place.line])
+    of, here = {}, None
+    for k, line in enumerate(lines):
+        bare = line.strip()
+        if bare.startswith("# "):
+            here = quoted.get(bare[2:], here)
+            continue
+        found = _TARGET.match(line)
+        if found:
+            name = found[1]
+            step = by_name.get(name) or by_name.get(name.removeprefix("d_")) or here
+            if step is not None:
+                of[k + 1] = step
+    return of
+
+
+def line_of(place):
+    """Return the text of a user's line."""
+    import linecache
+
+    return linecache.getline(place.file, place.line).strip()
