@@ -205,7 +205,8 @@ def test_writes_reach_the_arrays_of_the_caller_as_in_plain_python():
 
 
 @pytest.mark.parametrize("write", [
-    lambda d: d.update(b=7.0), lambda d: d["list"].append(1.0), lambda d: d.pop("b"), lambda d: d["p"].__setattr__("y", X),
+    lambda d: d.update(b=7.0), lambda d: d["list"].append(1.0), lambda d: d.pop("b"),
+    lambda d: d["p"].__setattr__("y", X),
 ])  # fmt: skip
 def test_a_function_that_writes_into_containers_is_run_as_python(write):
     def f(d):
@@ -753,6 +754,27 @@ def test_no_hidden_retraces():
         assert g.stats().fallbacks == 0
         assert g.stats().paths == 1
         assert g.stats().seconds > 0
+
+
+def test_values_as_keys_of_dicts_and_sets():
+    table = {0.5: 2.0, 1.5: 3.0}
+    f = lambda x: x * table[x[0]] + (1.0 if x[1] in {1.5, 4.5} else 0.0)
+    g = cr.compile(f)
+    for x in (X, X, X[::-1] * -1 - 0.5, X):
+        same(g(x), f(x)) if x[0] in table else None
+    assert g.stats().eager == ()
+    with pytest.warns(CompileWarning, match="keys"):
+        assert cr.compile(lambda x: {x[0]: 1.0})(X) == {0.5: 1.0}
+
+
+def test_text_of_values():
+    g = cr.compile(lambda x: f"{x[0]:.3f}")
+    with pytest.warns(CompileWarning, match="text"):
+        assert [g(X), g(X * 2), g(X)] == ["0.500", "1.000", "0.500"]
+    for h in (lambda x: str(x), lambda x: [repr(x[0]), x]):
+        with pytest.warns(CompileWarning, match="text"):
+            same(cr.compile(h)(X), h(X))
+    agrees(lambda x: (x * 2, f"{len(x)} values"), (X,), (X * 2,))
 
 
 # -- errors and numbers that are not finite ------------------------------------------------------------------------

@@ -329,7 +329,8 @@ def test_after_each_change_results_are_those_of_the_plain_function(name):
 
 @pytest.mark.parametrize("f", [
     lambda x: x * A[0] if isinstance(A, np.ndarray) else x * 0, lambda x: x * 2 if type(x) is np.ndarray else x,
-    lambda x: x[0] * 2 if isinstance(x, np.ndarray | float) else x,
+    lambda x: x[0] * 2 if isinstance(x, np.ndarray | float) else x, lambda x: x * 2 if np.isscalar(x[0]) else x,
+    lambda x: x * 2 if hasattr(x, "shape") else x,
 ])  # fmt: skip
 def test_code_that_asks_for_the_type_of_an_array_is_run_as_python(f):
     g = cr.compile(f)

@@ -6,6 +6,7 @@ import types
 from dataclasses import dataclass, field
 
 COMPUTED = frozenset({"getattr", "vars", "__dict__", "hasattr", "attrgetter"})  # attributes by computed names
+FORMS = frozenset({"shape", "dtype", "ndim", "size", "__len__", "__iter__", "__array__", "__array_interface__"})
 TYPES = frozenset({"ndarray", "float", "complex", "Number", "Real", "Complex", "floating", "inexact", "generic"})
 ASKING = frozenset({"isinstance", "type", "issubclass"})
 NAMESPACES = frozenset({"globals", "exec", "eval"})
@@ -57,6 +58,10 @@ def names_in(code) -> Names:
         found.kinds = min(TYPES & (found.globals | found.attributes))
     if {"hasattr", "getattr"} & found.globals:
         found.asked |= {v for v in code.co_consts if isinstance(v, str) and v.isidentifier()}
+    if "hasattr" in found.globals and FORMS & found.asked:  # numbers have none, traced numbers have
+        found.kinds = "with " + min(FORMS & found.asked)
+    if "isscalar" in found.globals | found.attributes:
+        found.kinds = "scalar"
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
             more = names_in(inner)

@@ -111,7 +111,7 @@ def traced(f, args, kwargs, dynamic, *, careful=False, lift=None) -> Traced:
         after, form = tree.flatten((given, named))
         if form != structure or not all(map(is_, after, leaves)):  # it has written into copies
             raise Untraceable("it writes into a container among its arguments")
-        returned(program, out, f, level)
+        returned(program, out, f, level, made.shown)
         writes = written(program, boxes)
         pairs = zip(program.outputs, outputs_of(out, level) + [boxes[k].data for k in writes], strict=True)
         values = {s: y for s, y in pairs if s.__class__ is Symbol}  # the others depend on no input
@@ -128,10 +128,14 @@ def traced(f, args, kwargs, dynamic, *, careful=False, lift=None) -> Traced:
     return Traced(program, outputs, writes, frames, points)
 
 
-def returned(program, out, f, level):
+def returned(program, out, f, level, shown):
     """Put what the function returned into the program; other than in derivatives, that may be None or a string."""
+    if any(isinstance(key, Boxed) for key in keys_in(out)):
+        raise Untraceable("it returns a dict whose keys are computed")
     leaves, program.structure = ([out], None) if isinstance(out, Boxed) else tree.flatten(out)
     for y in leaves:
+        if isinstance(y, str | bytes) and shown:
+            raise Untraceable("it returns text, and makes text of values")
         if not isinstance(y, str | bytes) and y is not None:
             try:
                 y = output_point(y, f)
@@ -140,6 +144,16 @@ def returned(program, out, f, level):
             if own(y, level, f, Tracer):
                 y = y.data if y.aux is None else y.aux
         program.outputs.append(y)
+
+
+def keys_in(out):
+    """Find the keys of nested dicts."""
+    if isinstance(out, dict):
+        yield from out
+        out = list(out.values())
+    if isinstance(out, list | tuple):
+        for part in out:
+            yield from keys_in(part)
 
 
 def written(program, boxes):

@@ -9,6 +9,7 @@ Derivatives are recorded as the calls that their rules make: the transforms run 
 """
 
 import bisect
+import sys
 import threading
 from typing import Any
 
@@ -24,7 +25,7 @@ from chainrule.engine.spec import cast_to
 from chainrule.errors import ConversionError
 from chainrule.program.ir import Equation, Guard, Program, Symbol, applied
 from chainrule.program.loops.marks import symbols_of
-from chainrule.program.places import user_place
+from chainrule.program.places import user_place, users
 
 RECORDINGS = {}  # level -> the recording that runs at it
 
@@ -57,6 +58,7 @@ class Recording:
         self.positions = []  # of all marks, growing
         self.codes = {}  # the user's code that ran
         self.frames = {}  # and the globals that it ran with
+        self.shown = False  # whether a value has become text
         self.crossed = {}  # (number of a pass, position of a mark) -> the cotangents at hand there
 
     # -- writing ---------------------------------------------------------------------------------------------
@@ -309,12 +311,15 @@ class Tracer(Boxed):
         return Tracer.run_constant(kind, (xbar,), {}, self.level)
 
     def __repr__(self):
+        self.shown()
         return f"Tracer({self.data!r})"
 
     def __str__(self):
+        self.shown()
         return str(self.data)
 
     def __format__(self, spec):
+        self.shown()
         return format(self.data, spec)
 
     # -- what takes the value out ----------------------------------------------------------------------------
@@ -328,6 +333,21 @@ class Tracer(Boxed):
 
     def __bool__(self):
         return self.ask("bool", bool(self.data))
+
+    def __hash__(self):
+        recording = RECORDINGS.get(self.level)
+        if recording is None or recording.asks == "raise" or isinstance(self.data, np.ndarray | Boxed):
+            return id(self) >> 4
+        frame = sys._getframe(1)
+        if not users(frame.f_code, frame.f_globals.get("__name__", "")):
+            return id(self) >> 4
+        return hash(self.ask("value", self.data))  # the key of a dict of the user's
+
+    def shown(self):
+        """Take note that there is text that depends on a value."""
+        recording = RECORDINGS.get(self.level)
+        if recording is not None and self.aux is not None:
+            recording.shown = True
 
     def told(self):  # noqa: D102 (see Boxed)
         return self.ask("value", self.data)

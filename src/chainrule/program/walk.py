@@ -352,7 +352,7 @@ class Walk:
             if read:
                 raise Unclear(f"it asks {read}, whose answer would be the same in each run")
             if found.kinds:
-                raise Unclear(f"it asks whether a value is of type {found.kinds}, which traced values are not", True)
+                raise Unclear(f"it asks whether a value is of type {found.kinds}: traced values answer otherwise", True)
 
     # -- before and after ----------------------------------------------------------------------------------------
 
