@@ -8,10 +8,12 @@ Entry points
     `reads` (symbols from outside), `outputs` (what is read elsewhere: all else is never stored), and the attributes
     that a plan needs. Views of memory are left out of clusters: they take no code.
 ``write_nest(b, cluster, values, memory) -> Value or None``
-    Writes a cluster into a builder's current block. `values` holds what it reads (`Number`, `Entries`, `Memory`);
+    Writes a cluster into a builder's current block. `values` holds what it reads (`Lanes`, `Memory`);
     ``memory(symbol)`` is asked once for each output that is stored (not for reductions to a few numbers), and returns
     `Memory`, rows without gaps, that overlaps nothing that the cluster reads. How the outputs are held is put into
-    `values`. Returned is None, or an ``i1`` that is true if an index was out of bounds: then the results are void.
+    `values`. Returned is None, or an ``i1`` that is true if an index was out of bounds: then the results are void. The
+    builder's function needs the attribute ``alignstack(64)``: vectors that wait for a call are kept on the stack, and
+    an address across two lines of the cache would double the time.
 ``single(e, ...)``
     The same for one equation that no cluster takes: cumulative sums, argmax, writes with steps.
 

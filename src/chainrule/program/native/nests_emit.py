@@ -16,7 +16,8 @@ import math
 
 import numpy as np
 
-from chainrule.engine.spec import cast_to, choose, sum_to
+from chainrule.engine import indexing
+from chainrule.engine.spec import cast_to, choose
 from chainrule.program.backend.numbers import function_of
 from chainrule.program.ir import Symbol
 from chainrule.program.native.builder import (
@@ -24,6 +25,7 @@ from chainrule.program.native.builder import (
 )  # fmt: skip
 from chainrule.program.native.nests_walk import FOLDS, At, Unfit, Walk, dtype_of, folded, moved
 from chainrule.program.native.scalars import MAPS, clip, computes_in, converted, how_of, literal, truth
+from chainrule.program.native.lanes import Lanes, single
 from chainrule.program.native.values import Entries, Memory, Number, rows
 
 BLOCK = 128  # rounds after which an accumulator is emptied into its total
@@ -48,7 +50,7 @@ class Emit(Walk):
         self.env = [{} for _ in range(self.depth + 1)]
         self.index = [None] * self.depth
         self.lanes, self.live = lanes, lanes  # of the vector at hand; how many of them count
-        self.spilled, self.views = {}, {}
+        self.spilled, self.views, self.singles = {}, {}, {}
         self.bad = None
 
     @contextlib.contextmanager
@@ -75,7 +77,9 @@ class Emit(Walk):
         made = self.visit(s, position) if s in self.makers else self.external(s, position)
         if made.__class__ is not tuple:
             made = (literal(made, type_of(s.dtype)), 0)
-        self.env[made[1]][key] = made
+        # which piece of a loop it is for may matter, even if the value does not depend on the loop
+        level = max([made[1], *[p.loop + 1 for p in position if p.__class__ is At]])
+        self.env[level][key] = made
         return made
 
     def plain(self, x):
@@ -193,7 +197,7 @@ class Emit(Walk):
 
     def external(self, s, position):
         """Return an entry of a symbol from outside."""
-        held = self.values[s]
+        held = self.held(s)
         if held.__class__ is Number:
             return held.value, 0
         if held.__class__ is Entries:
@@ -203,6 +207,17 @@ class Emit(Walk):
                 return held.values[sum(p * t for p, t in zip(position, rows(held.shape), strict=True))], 0
             held = self.spill(s, held)
         return self.load(self.flat_view(held) if self.flat else held, position)
+
+    def held(self, s):
+        """Return how a symbol from outside is held: entries as numbers."""
+        held = self.values[s]
+        if held.__class__ is not Lanes:
+            return held
+        if s not in self.singles:
+            with self.at(0):
+                found = [single(self.b, ref) for ref in held.refs]
+            self.singles[s] = Entries(found, s.shape, s.dtype) if s.shape else Number(found[0], s.dtype)
+        return self.singles[s]
 
     def flat_view(self, held):
         """Return memory as one row."""
@@ -341,9 +356,11 @@ class Emit(Walk):
             b.store(value, pointer)
             return
         kind = element_of(value.type)
-        stored = STORED.get(kind, kind)
-        if stored != kind:
-            value = b.cast("zext", value, with_lanes(stored, self.lanes))
+        if kind == "i1":
+            for n in range(self.live):
+                b.store(b.lane(value, n), b.offset(kind, pointer, n))
+            return
+        stored = kind
         short = {"double": "f64", "float": "f32"}.get(stored, stored)
         b.call(f"llvm.masked.store.v{self.lanes}{short}.p0", "void", value, pointer, Value("i32", str(SIZES[stored])),
                self.mask())  # fmt: skip
@@ -402,7 +419,7 @@ class Emit(Walk):
 
     def memory_of(self, x):
         """Return the memory of a symbol from outside."""
-        held = self.values[x]
+        held = self.held(x)
         if held.__class__ is Number:
             raise Unfit("a number is read at integers")
         return self.spill(x, held) if held.__class__ is Entries else held
@@ -604,10 +621,9 @@ class Total:
         self.lengths = [shape[a] for a in loop_axes]
         self.count = math.prod(shape[a] for a in axes)
         kept = [k for k, a in enumerate(loop_axes) if a not in axes]
-        self.level = len(kept)
-        self.inside = self.level < emit.depth and kept == list(range(self.level))  # accumulators are lanes
-        if not self.inside and emit.depth - 1 not in kept:
-            raise Unfit("a reduction between loops")
+        self.level = max(kept, default=-1) + 1
+        self.inside = self.level < emit.depth  # accumulators are lanes
+        self.partial = kept != list(range(self.level)) or not self.inside  # results of a round are added in memory
         truths = self.base in (np.logical_or, np.logical_and)
         self.kind = "i1" if truths else type_of(self.s.dtype)
         self.start = constant(self.kind, START[self.base])
@@ -654,8 +670,9 @@ class Total:
                             kind = with_lanes(self.kind, lanes)
                             group[c] = b.alloca(STORED.get(kind, kind) if lanes == 1 else memory_kind(kind))
                             b.store(splat(self.start, lanes) if lanes > 1 else self.start, group[c], 8)
-        elif level == 0:
+        if level == 0 and (self.partial or self.level):
             self.target = w.memory(self.s)
+        if level == 0 and self.partial:
             sweep(w, self.target, lambda pointer, lanes: b.store(
                 splat(self.start, lanes) if lanes > 1 else self.start, pointer))  # fmt: skip
 
@@ -686,12 +703,15 @@ class Total:
         w, b = self.emit, self.emit.b
         position = self.target_position(c)
         pointer, _, step = w.address(self.target, position)
-        if step != 1:
-            raise Unfit("sums in strided memory")
+        how, kind = MAPS[self.base], self.target.type
         with w.at(w.depth):
+            if step != 1:
+                for n, p in enumerate(w.lane_pointers(self.target, pointer, step)):
+                    b.store(how(b, b.load(kind, p), b.lane(x, n) if w.lanes > 1 else x), p)
+                return
             here = b.offset(self.target.type, pointer, w.index[-1])
             old = b.load(self.target.type, here) if w.lanes == 1 else w.load_row(self.target.type, here)
-            new = MAPS[self.base](b, old, x)
+            new = how(b, old, x)
             if w.lanes == 1:
                 b.store(new, here)
             else:
@@ -734,12 +754,12 @@ class Total:
                     x = how(b, low, high)
                     half //= 2
                 x = how(b, x, b.load(self.kind, self.singles[c], 8))
-                if self.fun is np.mean:
+                if self.fun is np.mean and not self.partial:
                     x = b.binary("fdiv", x, constant(self.kind, self.count))
                 self.results[c] = x
                 if self.level:
                     self.store_row_result(c, x)
-        elif not self.inside and level == 0 and self.fun is np.mean:
+        if self.partial and level == 0 and self.fun is np.mean:
             count = constant(self.kind, self.count)
 
             def divide(pointer, lanes):
@@ -752,7 +772,7 @@ class Total:
     def store_row_result(self, c, x):
         """Store the result of a row."""
         w, b = self.emit, self.emit.b
-        memory = w.memory(self.s)
+        memory = self.target
         offset = memory.offset
         pointer = memory.pointer
         for p, stride in zip(self.target_position(c), memory.strides, strict=True):
@@ -761,15 +781,16 @@ class Total:
                 pointer = b.offset(memory.type, pointer, w.times(w.index[p.loop], stride * p.step))
             else:
                 offset += p * stride
-        b.store(x, b.offset(memory.type, pointer, offset))
+        here = b.offset(memory.type, pointer, offset)
+        if self.partial:
+            x = MAPS[self.base](b, b.load(memory.type, here), x)
+        b.store(x, here)
 
     def held(self):
         """Return how the result is held, if it is not in memory."""
-        if not self.inside or self.level:
-            return self.target if not self.inside else self.emit.memory(self.s)
-        if self.s.shape == ():
-            return Number(self.results[()], self.s.dtype)
-        return Entries([self.results[c] for c in self.combinations], self.s.shape, self.s.dtype)
+        if self.partial or self.level:
+            return self.target
+        return Lanes([(self.results[c], -1) for c in self.combinations], self.s.shape, self.s.dtype)
 
 
 def memory_kind(kind):
@@ -823,7 +844,7 @@ class Added:
             x = w.wide(w.cast(w.operand(self.v, inner), self.s.dtype), w.depth)
             block = position[self.before : len(position) - self.after]
             target, place, pieces = self.target, [], []
-            if self.arrays.__class__ is Symbol or self.before is None:
+            if function_of(self.e) is indexing.unpicked:
                 target = w.flat_view(target)
             for k, array in enumerate(self.arrays):
                 n = target.shape[self.before + k]
