@@ -5,7 +5,6 @@ where a place is used anew when what stands there is read no more. Small arrays 
 is memory with other strides.
 """
 
-import math
 from collections import defaultdict
 
 import numpy as np
@@ -16,10 +15,9 @@ from chainrule.engine.spec import cast_to
 from chainrule.program.backend.arrays import is_basic
 from chainrule.program.backend.arrays import kind_of as backend_kind
 from chainrule.program.backend.numbers import FLOAT, function_of
-from chainrule.program.ir import PYTHON, Equation, Guard, Program, Symbol
-from chainrule.program.loops.ir import Loop, Pop
-from chainrule.program.native import lanes, nests, products, straight, target
-from chainrule.program.native.builder import SIZES, STORED, Value, constant, type_of
+from chainrule.program.ir import PYTHON, Equation, Program, Symbol
+from chainrule.program.native import lanes, nests, products, target
+from chainrule.program.native.builder import SIZES, STORED, Value, type_of
 from chainrule.program.native.lanes import Lanes, single
 from chainrule.program.native.nests_walk import Unfit
 from chainrule.program.native.scalars import NotLowered
@@ -356,6 +354,3 @@ def ends_of(items: list, outputs, root_of) -> dict:
     for s, i in last.items():
         ends[i].append(s)
     return ends
-
-
-__all__ = ["Arrays", "Guard", "Loop", "Pop", "constant", "math", "straight"]

@@ -1,0 +1,159 @@
+"""Programs with calls that have no lowering: kernels in machine code, and Python between them.
+
+The Python is what the NumPy back end writes; a kernel is a call among its lines, which gives fresh arrays and numbers.
+"""
+
+from chainrule.program.backend import code_of, module
+from chainrule.program.backend.writer import Writer
+from chainrule.program.emit import head, helpers_in
+from chainrule.program.ir import PYTHON, Program
+from chainrule.program.native import lanes, target
+from chainrule.program.native.driver import Runner
+from chainrule.program.native.kernels import Arrays
+from chainrule.program.native.partition import Kernel, partition, share, stacks_of
+from chainrule.program.native.scalars import NotLowered
+
+
+class Trial(Arrays):
+    """Finds out whether equations have a lowering."""
+
+    def output(self, n: int, y) -> None:
+        """Look at an output, which may be a number or an array."""
+        held = self.values.get(y)
+        if held.__class__ is lanes.Lanes or y.dtype in PYTHON:
+            self.lanes(y)
+        else:
+            super().output(n, y)
+
+
+def fits(equations: list) -> bool:
+    """Tell whether equations have a lowering, together."""
+    made = {s for e in equations for s in e.outputs}
+    reads = list(dict.fromkeys([s for e in equations for s in e.reads if s not in made]))
+    hidden = {getattr(e, name, None) for e in equations for name in ("pushes", "pops", "stack")}
+    outputs = [s for e in equations for s in e.outputs if s not in hidden]
+    try:
+        Trial(Program(reads, equations, outputs)).write()
+    except NotLowered:
+        return False
+    return True
+
+
+class Lowerable:
+    """Tells for each equation of a program whether it has a lowering; the readers of a stack have one together."""
+
+    def __init__(self, program: Program) -> None:
+        self.known = {}
+        for group in stacks_of(program.equations):
+            members = [program.equations[i] for i in group]
+            self.known.update(dict.fromkeys(members, fits(members)))
+
+    def __call__(self, e) -> bool:
+        """Tell whether an equation has a lowering."""
+        if e not in self.known:
+            self.known[e] = fits([e])
+        return self.known[e]
+
+
+class Kernels(Writer):
+    """Writes a program whose equations are kernels and calls."""
+
+    def __init__(self, program: Program, runs: dict) -> None:
+        self.runs = runs
+        super().__init__(program)
+
+    def write_kernel(self, i, k: Kernel) -> None:
+        """Write the call of a kernel."""
+        names = [s.name for s in k.outputs]
+        call = f"{self.constant(self.runs[k])}(({''.join([self.general(s) + ', ' for s in k.reads])}))"
+        self.lines.append(f"{''.join([n + ', ' for n in names])}= {call}" if names else call)
+        for s in k.outputs:
+            self.names[s] = s.name
+            self.number_made(s, s.name if s in self.wanted else None)
+
+
+class Mixed:
+    """A program as kernels and calls. As `chainrule.program.backend.Runner`.
+
+    Attributes
+    ----------
+    program : Program
+    run : callable
+        Takes the points and returns the outputs.
+    source : str
+        The Python, and LLVM's text of each kernel.
+    share : float
+        Which part of the calls is in kernels.
+    """
+
+    __slots__ = ("kernels", "memory", "program", "run", "share", "source")
+
+    def __init__(self, program: Program, items: list) -> None:
+        self.program, self.share = program, share(items)
+        self.kernels = {k: kernel(k, program) for k in items if k.__class__ is Kernel}
+        writer = Kernels(program.like(items), {k: r.run for k, r in self.kernels.items()})
+        writer.write()
+        text = module(program, writer)
+        self.memory = sum([b.nbytes for n, b in writer.memory.items() if n[0] != "w"])
+        space, calls = writer.space, "\n".join(writer.calls)
+        if "scipy." in calls or "math." in calls or helpers_in(calls):
+            exec(head(calls), space)
+        exec(code_of(text, program.name), space)
+        if writer.memory:
+            space["pool"].append(tuple(writer.memory.values()))
+        self.run = space["run"]
+        self.source = "\n\n".join([text, *[r.source for r in self.kernels.values()]])
+
+    def __call__(self, points: list) -> list:
+        """Run it; return fresh outputs."""
+        return self.run(points)
+
+    @property
+    def bytes(self) -> int:
+        """Memory that is kept between the calls."""
+        return self.memory + sum([r.bytes for r in self.kernels.values()])
+
+
+class Part(Arrays):
+    """Writes a kernel of a program; `whole` is that program."""
+
+    def __init__(self, program: Program, whole: Program) -> None:
+        super().__init__(program)
+        self.whole = whole
+
+    def is_array(self, y) -> bool:
+        """Tell whether NumPy makes an array without axes of an output, in the whole program."""
+        part, self.program = self.program, self.whole
+        try:
+            return super().is_array(y)
+        except NotLowered:  # an input of the program is read as it is
+            return False
+        finally:
+            self.program = part
+
+
+def kernel(k: Kernel, program: Program) -> Runner:
+    """Compile a kernel."""
+    writer = Part(k.program(program), program)
+    return finished(writer)
+
+
+def finished(writer: Arrays) -> Runner:
+    """Write and compile what a writer has."""
+    text = writer.write()
+    return Runner(writer.program, writer, target.compiled(text, 2 if writer.has_arrays else None), text)
+
+
+def build(program: Program):
+    """Return what runs a program, as machine code as far as that pays; None if it does not."""
+    try:
+        return finished(Arrays(program))
+    except NotLowered:
+        pass
+    items = partition(program, Lowerable(program))
+    if not any(k.__class__ is Kernel for k in items):
+        return None
+    try:
+        return Mixed(program, items)
+    except NotLowered:  # each equation alone has a lowering, but not all of a kernel together
+        return None
