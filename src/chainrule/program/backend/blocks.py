@@ -32,6 +32,7 @@ class Cluster:
     outputs: tuple = ()
     reads: list = field(default_factory=list)
     place: object = None
+    kind: str = "cluster"
 
 
 def arranged(program, equations) -> list:

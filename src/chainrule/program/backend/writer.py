@@ -39,7 +39,7 @@ class Writer:
         self.expanded = expanded(plain, self.new_symbols)
         self.bodies = {}  # block of a loop -> its equations, expanded
         self.equations = blocks.arranged(program, self.expanded)
-        self.kinds = ["cluster" if e.__class__ is blocks.Cluster else kind_of(e) for e in self.equations]
+        self.kinds = [getattr(e, "kind", None) or kind_of(e) for e in self.equations]  # clusters and kernels have one
         self.lives = Lives(program, self.equations, self.kinds)
         self.lines, self.setup = [], []  # of `run`, of `buffers`
         self.calls = []  # lines that the emitter wrote: they may need functions of their own
