@@ -12,7 +12,7 @@ Entry points
     ``memory(symbol)`` is asked once for each output that is stored (not for reductions to a few numbers), and returns
     `Memory`, rows without gaps, that overlaps nothing that the cluster reads. How the outputs are held is put into
     `values`. Returned is None, or an ``i1`` that is true if an index was out of bounds: then the results are void. The
-    builder's function needs the attribute ``alignstack(64)``: vectors that wait for a call are kept on the stack, and
+    builder's function gets the attribute ``alignstack(64)``: vectors that wait for a call are kept on the stack, and
     an address across two lines of the cache would double the time.
 ``single(e, ...)``
     The same for one equation that no cluster takes: cumulative sums, argmax, writes with steps.
@@ -378,6 +378,8 @@ def write_nest(b, cluster: Cluster, values: dict, memory) -> Value | None:
             reason = why
             continue
         values.update(held)
+        if "alignstack" not in b.attributes:
+            b.attributes = f"{b.attributes} alignstack(64)".strip()
         if emit.bad is None:
             return None
         return b.compare("ne", b.load("i64", emit.bad), constant("i64", 0))

@@ -101,7 +101,8 @@ class Straight:
             b.lines += b.tail
             b.ret(constant("i32", 0))
         if len(self.chunks) == 1:
-            self.chunks[0].name, self.chunks[0].attributes = self.name, "nounwind"
+            words = [w for w in self.chunks[0].attributes.split() if w not in ("internal", "noinline")]
+            self.chunks[0].name, self.chunks[0].attributes = self.name, " ".join(words)
             return self.module.text()
         b = Builder(self.module, self.name, "i32", ["ptr", "ptr"], "nounwind")
         for chunk in self.chunks:
