@@ -95,10 +95,9 @@ def operand_shape(e) -> tuple:
 
 def adds_at(e):
     """Return (what is added, its shape, axes before, index arrays, axes after) of a write at integers; None otherwise."""
-    fun = function_of(e)
     if e.__class__ is not Equation or e.output.__class__ is not Symbol or e.output.dtype is None:
         return None
-    s = e.output
+    fun, s = function_of(e), e.output
     if fun is indexing.unpicked:
         where = e.inputs[1] if len(e.inputs) > 1 else e.params.get("where")
         if where.__class__ is not Symbol or where.dtype.kind not in "iu" or s.dtype.kind != "f":
