@@ -240,7 +240,8 @@ class Builder:
     def compare(self, how: str, x: Value, y: Value) -> Value:
         """Compare: oeq, une, olt, ole, ogt, oge, uno, ord ... of numbers, eq, ne, slt, sle, ... of integers."""
         word = "fcmp" if element_of(x.type) in ("double", "float") else "icmp"
-        return self.write(with_lanes("i1", lanes_of(x.type)), f"{word} {how} {x}, {y.text}")
+        truth = f"<{lanes_of(x.type)} x i1>" if x.type[0] == "<" else "i1"
+        return self.write(truth, f"{word} {how} {x}, {y.text}")
 
     def select(self, truth: Value, x: Value, y: Value) -> Value:
         """Return `x` where `truth` holds, otherwise `y`; neither may have effects."""
@@ -326,7 +327,10 @@ class Builder:
         return self.write(element_of(vector.type), f"extractelement {vector}, i64 {n}")
 
     def shuffle(self, x: Value, y: Value | None, which) -> Value:
-        """Return the lanes `which` of two vectors of one type, those of `y` numbered after those of `x`."""
+        """Return the lanes `which` of two vectors of one type, those of `y` numbered after; one as a number."""
+        if len(which) == 1:
+            n = lanes_of(x.type)
+            return self.lane(x, which[0]) if which[0] < n else self.lane(y, which[0] - n)
         mask = ", ".join([f"i32 {n}" for n in which])
         other = y.text if y is not None else "poison"
         kind = with_lanes(element_of(x.type), len(which))

@@ -120,15 +120,19 @@ def shuffled(b: Builder, x: Value, y: Value | None, mask: list) -> Value:
 
 
 def folded(b: Builder, vector: Value, combine) -> Value:
-    """Combine all lanes of a vector, by halves: lane k with lane k + n/2, where n is a power of 2 after the first step."""
+    """Combine all lanes of a vector, by halves: lane k with lane k + n/2, n a power of 2."""
     n = lanes_of(vector.type)
     half = (1 << (n - 1).bit_length()) // 2
     if n != 2 * half:  # lanes behind the first `half` are combined with the first lanes
-        m = n - half
-        some = combine(b, shuffled(b, vector, None, counted(0, m)), shuffled(b, vector, None, counted(half, n)))
-        low = shuffled(b, vector, None, counted(0, half))
-        wide = shuffled(b, some, None, counted(0, m) + ["poison"] * (half - m))
-        vector, n = shuffled(b, low, wide, counted(half, half + m) + counted(m, half)), half
+        m, low = n - half, shuffled(b, vector, None, counted(0, half)) if half > 1 else b.lane(vector, 0)
+        if m == 1:
+            some = combine(b, b.lane(vector, 0), b.lane(vector, half))
+            vector = b.write(low.type, f"insertelement {low}, {some}, i64 0")
+        else:
+            some = combine(b, shuffled(b, vector, None, counted(0, m)), shuffled(b, vector, None, counted(half, n)))
+            wide = shuffled(b, some, None, counted(0, m) + ["poison"] * (half - m))
+            vector = shuffled(b, low, wide, counted(half, half + m) + counted(m, half))
+        n = half
     while n > 2:
         n //= 2
         vector = combine(b, shuffled(b, vector, None, counted(0, n)), shuffled(b, vector, None, counted(n, 2 * n)))

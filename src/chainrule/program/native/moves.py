@@ -17,8 +17,6 @@ from chainrule.program.native.scalars import NotLowered, add, converted, literal
 from chainrule.program.native.values import Memory
 from chainrule.rules.shapes import diagonal_matrix
 
-VIEWS = {np.transpose: "transpose", np.reshape: "reshape", np.broadcast_to: "broadcast", indexing.getitem: "index"}
-
 
 def static(x) -> None:
     """Refuse parameters that are values of the program."""
@@ -43,12 +41,15 @@ def viewed(w, e) -> Memory | None:
     if fun is np.transpose and params.keys() <= {"axes"}:
         return memory.transpose(params.get("axes"))
     if fun is np.reshape and params.keys() <= {"shape"}:
-        shape = params["shape"]
-        return memory.reshape(shape if shape.__class__ is tuple else (shape,))
+        return memory.reshape(as_shape(params["shape"]))
     if fun is np.broadcast_to and params.keys() <= {"shape"}:
-        shape = params["shape"]
-        return memory.broadcast(shape if shape.__class__ is tuple else (shape,))
+        return memory.broadcast(as_shape(params["shape"]))
     return None
+
+
+def as_shape(shape) -> tuple:
+    """Return a shape as a tuple of Python's integers."""
+    return tuple(map(int, shape)) if shape.__class__ in (tuple, list) else (int(shape),)
 
 
 def gathered(w, e):
@@ -176,7 +177,10 @@ def written(w, e):
     held = cast(w, w.lanes(x if x.__class__ not in PYTHON else dtype.type(x)), kind)
     new = cast(w, w.lanes(v if v.__class__ not in PYTHON else dtype.type(v)), kind)
     where = np.asarray(held.positions[e.params["index"]])
-    new = new.taken(np.broadcast_to(new.positions, where.shape))
+    grid = new.positions
+    while grid.ndim > where.ndim and grid.shape[0] == 1:  # NumPy's writes drop axes of length 1
+        grid = grid[0]
+    new = new.taken(np.broadcast_to(grid, where.shape))
     refs = list(held.refs)
     for k, ref in zip(where.ravel().tolist(), new.refs, strict=True):
         refs[k] = ref

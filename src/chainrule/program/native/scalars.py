@@ -18,9 +18,9 @@ from chainrule.program.native.builder import Builder, Value, constant, element_o
 from chainrule.program.native.values import is_integer
 from chainrule.rules.elementwise import fraction, one_minus_square, over_length, reciprocal_or_zero, sech_squared
 from chainrule.rules.gates import bell, relu, sigmoid
+from chainrule.settings import config
 
 FLOATS = frozenset({"double", "float"})
-EXACT = [False]  # whether vectors use the C library, entry by entry, and not libmvec
 
 
 class NotLowered(Exception):
@@ -55,7 +55,7 @@ def library(b: Builder, name: str, *xs: Value) -> Value:
     n, short = lanes_of(kind), element_of(kind)
     whole = 1 << (n - 1).bit_length()
     most = target.host().lanes * (1 if short == "double" else 2)
-    if EXACT[0] or target.vector_name(name, short, most, len(xs)) is None or n == 1:
+    if config.exact_math or target.vector_name(name, short, most, len(xs)) is None or n == 1:
         return b.pack([library(b, name, *[b.lane(x, k) for x in xs]) for k in range(n)])
     if n > most:  # registers first, then the rest
         parts = [
@@ -80,6 +80,9 @@ def joined(b: Builder, x: Value, y: Value | None = None) -> Value:
     if y is None:
         return x
     n, m = lanes_of(x.type), lanes_of(y.type)
+    if m == 1:
+        wide = b.shuffle(x, None, [*range(n), n - 1])
+        return b.write(wide.type, f"insertelement {wide}, {y}, i64 {n}")
     if m < n:
         y = b.shuffle(y, None, [*range(m), *[m - 1] * (n - m)])
     return b.shuffle(x, y, range(n + m))
