@@ -195,3 +195,12 @@ def test_text_of_a_recorded_value_is_that_of_the_value():
 
     assert cr.compile(f)(2.0) == 4.0
     assert seen == [("2.0", "2.0")]
+
+
+@pytest.mark.parametrize("first", [2.0, 1e200])
+def test_a_finite_gradient_that_comes_of_an_overflow_is_not_given(first):
+    f = lambda x: np.log(x * x)
+    gradient = cr.compile(cr.grad(f))
+    with np.errstate(over="ignore"):
+        for x in (first, 1e200, 2.0, 1e200, 3.0):
+            np.testing.assert_equal(gradient(x), cr.grad(f)(x))

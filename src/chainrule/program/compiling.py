@@ -36,13 +36,14 @@ from chainrule.program.arguments import (
     refuse_generators,
     static_arguments,
 )
-from chainrule.program.backend import build
+from chainrule.program.choice import Choice, checked, installed
 from chainrule.program.derivatives import Derivatives, Writes
 from chainrule.program.ir import GuardFailed, Program
 from chainrule.program.passes import optimise
 from chainrule.program.surroundings import Surroundings
 from chainrule.program.trace import Untraceable
 from chainrule.program.watched import Borrowed, Impure, watched
+from chainrule.settings import Values, config, replaced
 from chainrule.transforms.common import name_of
 
 DYNAMIC = (float, complex, np.ndarray, np.generic)
@@ -71,6 +72,10 @@ class Stats:
         Time spent on tracing, optimising and building.
     bytes : int
         Memory that the programs hold between calls.
+    native : int
+        How many of the programs run as machine code now.
+    share : float
+        Which part of the calls in these is machine code; the rest is calls of NumPy and SciPy.
     """
 
     traces: int = 0
@@ -79,6 +84,8 @@ class Stats:
     eager: tuple = ()
     seconds: float = 0.0
     bytes: int = 0
+    native: int = 0
+    share: float = 0.0
 
 
 @dataclass(eq=False, slots=True)
@@ -86,10 +93,9 @@ class Path:
     """One way through the function, compiled."""
 
     program: Program
-    run: Callable
+    choice: Choice
     surroundings: Surroundings
     writes: list
-    source: str
     hits: int = 0
 
 
@@ -107,7 +113,10 @@ class Kind:
 class Compiled:
     """A compiled function. Made by `compile`."""
 
-    def __init__(self, f: Callable, static_argnums: Any = (), static_argnames: Any = (), paths: int = PATHS) -> None:
+    def __init__(
+        self, f: Callable, static_argnums: Any = (), static_argnames: Any = (), paths: int = PATHS,
+        backend: str | None = None,
+    ) -> None:  # fmt: skip
         if not callable(f):
             raise TypeError(f"compile needs a function, not {f!r}")
         refuse_generators(f)
@@ -115,6 +124,7 @@ class Compiled:
         self._f = f
         self._static, self._static_names = static_arguments(f, static_argnums, static_argnames)
         self._most = paths
+        self._backend = backend if backend is None else checked(replaced(Values(), {"backend": backend}).backend)
         self._reset()
 
     def _reset(self):
@@ -129,7 +139,7 @@ class Compiled:
         return self if owner is None else types.MethodType(self, owner)
 
     def __reduce__(self):
-        return Compiled, (self._f, tuple(self._static), tuple(self._static_names), self._most)
+        return Compiled, (self._f, tuple(self._static), tuple(self._static_names), self._most, self._backend)
 
     def __repr__(self):
         return f"<compiled {name_of(self._f)}>"
@@ -142,7 +152,9 @@ class Compiled:
             kind = None
         else:  # the usual arguments are arrays and floats: a class stands for all else, and is in no key of `_usual`
             points = args
-            kind = self._usual.get(tuple([(x.shape, x.dtype) if x.__class__ is ARRAY else x.__class__ for x in args]))
+            kind = self._usual.get(
+                tuple([(x.shape, x.dtype, x.flags.c_contiguous) if x.__class__ is ARRAY else x.__class__ for x in args])
+            )
         if kind is None:
             key, points = self._kind_of(args, kwargs)
             if key is None:
@@ -160,8 +172,10 @@ class Compiled:
             if outside is None:
                 continue
             try:
-                outputs = path.run((*points, *outside) if outside else points)
-            except GuardFailed:
+                outputs = path.choice.run((*points, *outside) if outside else points)
+            except GuardFailed as stop:
+                if stop.guard.finite:
+                    return self._careful(kind, args, kwargs, points)
                 continue
             except Exception:  # the function itself raises it, at the user's line
                 return self._fallback(args, kwargs)
@@ -186,10 +200,12 @@ class Compiled:
         return tree.unflatten(structure, outputs)
 
     def _note_usual(self, args, kind):
-        """Let later calls with such arguments, arrays and floats by position, find their kind at once."""
+        """Let later calls with such arguments, arrays by rows and floats, by position, find their kind at once."""
+        if not all(x.__class__ is float or x.flags.c_contiguous for x in args):
+            return
         if len(self._usual) >= KINDS:
             self._usual.clear()
-        self._usual[tuple([(x.shape, x.dtype) if x.__class__ is ARRAY else x.__class__ for x in args])] = kind
+        self._usual[tuple([(x.shape, x.dtype, True) if x.__class__ is ARRAY else x.__class__ for x in args])] = kind
 
     def _kind_of(self, args, kwargs):
         """Return (kind, points) of any arguments; (None, how to call instead) if the program can't take them."""
@@ -206,7 +222,8 @@ class Compiled:
                 if c is np.ndarray or issubclass(c, np.generic):
                     if x.dtype.kind not in "fciub":
                         return None, self._plain_call(f"it is called with an array of dtype {x.dtype}")
-                    key.append((c, x.shape, x.dtype))
+                    layout = None if x.flags.c_contiguous else x.strides  # on which it depends what is a view
+                    key.append((c, x.shape, x.dtype, layout))
                 elif c in (float, complex):
                     key.append(c)
                 else:  # a subclass
@@ -319,6 +336,7 @@ class Compiled:
             _level.release_gc()
 
     def _recorded(self, args, kwargs, careful):
+        backend = checked(self._backend or config.backend)
         leaves, _ = tree.flatten((args, kwargs))
         static = self._static_flags(args, kwargs) or [False] * len(leaves)
         dynamic = [isinstance(x, DYNAMIC) and not s for x, s in zip(leaves, static, strict=True)]
@@ -332,12 +350,11 @@ class Compiled:
                 raise
         try:
             program = optimise(made.program)
-            run = build(program)
+            choice = Choice(program, "numpy" if careful and backend == "auto" else backend)
         except Exception as error:  # a fault of ours; the function can still be run
             raise Untraceable(f"its program can't be built: {type(error).__name__}: {error}".split("\n")[0]) from error
         self._stats.paths += 1
-        self._stats.bytes += run.bytes
-        return Path(program, run.run, surroundings, made.writes, source=run.source), made.outputs
+        return Path(program, choice, surroundings, made.writes), made.outputs
 
     def _careful(self, kind, args, kwargs, points):
         """Run a call whose result is not finite again: by a program with masks, then by the function."""
@@ -346,8 +363,10 @@ class Compiled:
                 outside = other.surroundings.read()
                 if outside is not None:
                     try:
-                        outputs = other.run((*points, *outside))
-                    except GuardFailed:
+                        outputs = other.choice.run((*points, *outside))
+                    except GuardFailed as stop:
+                        if stop.guard.finite:
+                            return self._fallback(args, kwargs)
                         continue
                     except Exception:
                         return self._fallback(args, kwargs)
@@ -422,7 +441,12 @@ class Compiled:
 
     def stats(self) -> Stats:
         """Return counts of what has happened so far."""
-        return Stats(**vars(self._stats))
+        paths = [p.choice for k in list(self._kinds.values()) for p in (*k.paths, *k.careful)]
+        shares = [c.share for c in paths if c.native]
+        found = Stats(**vars(self._stats))
+        found.bytes, found.native = sum([c.bytes for c in paths]), len(shares)
+        found.share = sum(shares) / len(shares) if shares else 0.0
+        return found
 
     def programs(self) -> list[Program]:
         """Return the optimised programs that are compiled, the last used kind of arguments last."""
@@ -434,7 +458,10 @@ class Compiled:
         if any(isinstance(x, Boxed) for x in leaves):
             raise TypeError("lower needs plain arguments")
         path, _ = self._path(args, kwargs, careful=False)
-        return Lowered(path.program, path.source)
+        choice = path.choice
+        if not choice.native and checked(self._backend or config.backend) == "auto" and installed():
+            choice.switch()
+        return Lowered(path.program, choice.source, choice.native, choice.share)
 
 
 @dataclass(frozen=True)
@@ -443,6 +470,8 @@ class Lowered:
 
     program: Program
     source: str
+    native: bool = False
+    share: float = 0.0
 
     def __str__(self) -> str:
         return f"{self.program}\n\n{self.source}"
@@ -457,8 +486,9 @@ def depth_of_user():
 
 
 def compile(
-    f: Callable | None = None, *, static_argnums: Any = (), static_argnames: Any = (), paths: int = PATHS
-) -> Any:
+    f: Callable | None = None, *, static_argnums: Any = (), static_argnames: Any = (), paths: int = PATHS,
+    backend: str | None = None,
+) -> Any:  # fmt: skip
     """Return `f` compiled: run as Python once for each kind of arguments, and as a program afterwards.
 
     Parameters
@@ -472,6 +502,9 @@ def compile(
     paths : int
         How many ways through the function, by its ``if`` and ``while``, are compiled for one kind of arguments. With
         more, the function is run as Python, and a `CompileWarning` says why.
+    backend : str, optional
+        What runs its programs: ``"numpy"``, ``"native"`` (machine code at once; needs llvmlite) or ``"auto"`` (NumPy
+        first, machine code for what runs long enough). By default `chainrule.config.backend`.
 
     Returns
     -------
@@ -499,9 +532,11 @@ def compile(
     array([0.84147098, 0.90929743])
     """
     if f is None:
-        return lambda f: compile(f, static_argnums=static_argnums, static_argnames=static_argnames, paths=paths)
+        return functools.partial(
+            compile, static_argnums=static_argnums, static_argnames=static_argnames, paths=paths, backend=backend
+        )
     if isinstance(f, Compiled):
-        if static_argnums == () and static_argnames == ():
+        if static_argnums == () and static_argnames == () and backend in (None, f._backend):
             return f
         f = f._f
-    return Compiled(f, static_argnums, static_argnames, paths)
+    return Compiled(f, static_argnums, static_argnames, paths, backend)

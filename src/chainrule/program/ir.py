@@ -30,6 +30,9 @@ class Place(NamedTuple):
         return f"{self.file.rpartition('/')[2]}:{self.line} in {self.function}"
 
 
+FINITE = "finite?"  # stands for the name in the place of a guard that asks this
+
+
 @dataclass(eq=False, slots=True)
 class Symbol:
     """The name of one value in a `Program`: ``v3``, or ``c1`` for a captured array. Compared by identity.
@@ -119,6 +122,11 @@ class Guard:
     def reads(self) -> list:
         """The symbol that it reads."""
         return [self.symbol]
+
+    @property
+    def finite(self) -> bool:
+        """Whether it asks if a value is finite that a gradient is of: if not, care is needed, and no other way."""
+        return self.place is not None and self.place.name == FINITE
 
     outputs = ()
 

@@ -119,13 +119,14 @@ def traced(f, args, kwargs, dynamic, *, careful=False, lift=None) -> Traced:
         if isinstance(y, Boxed):
             raise Untraceable("its result belongs to another transform")
     outputs = [values[y] if y.__class__ is Symbol else y for y in program.outputs]
+    seen = [np.nan] if made.strange else outputs  # of an overflow: not to be relied on
     points = [x for x, d in zip(tree.flatten((args, kwargs))[0], dynamic, strict=True) if d]
     points += [] if lift is None else lift.arrays
     rolled = roll(program, made)
     if rolled is not program and gives(rolled, points, outputs):
         program = rolled
     frames = made.frames if listener.active else None
-    return Traced(program, outputs, writes, frames, points)
+    return Traced(program, seen, writes, frames, points)
 
 
 def returned(program, out, f, level, shown):

@@ -23,7 +23,7 @@ from chainrule.engine.held import frozen_param
 from chainrule.engine.rule import RULES
 from chainrule.engine.spec import cast_to
 from chainrule.errors import ConversionError
-from chainrule.program.ir import Equation, Guard, Program, Symbol, applied
+from chainrule.program.ir import FINITE, Equation, Guard, Place, Program, Symbol, applied
 from chainrule.program.loops.marks import symbols_of
 from chainrule.program.places import user_place, users
 
@@ -49,6 +49,7 @@ class Recording:
         self.thread = threading.get_ident()
         self.cotangents = {}  # symbol of a cotangent -> symbol of its primal
         self.primal = None  # place of the primal call that the backward pass is at
+        self.asked, self.strange = set(), False  # what is asked to be finite, and whether some of it was not
         self.at = []  # the user's code and the offset there
         self.origins = []  # for each equation of a backward pass the number of its primal equation, else None
         self.turns = []  # and the number of the pass
@@ -167,6 +168,23 @@ class Recording:
             return Masked(self.seed(ybar.value), ybar.mask)
         rule = RULES[np.positive]
         return self.equation(rule, (self.operand(ybar),), {}, applied(rule, (ybar,), {}), False)
+
+    def differentiated(self, outputs):
+        """Write down that what is differentiated is finite: else a finite gradient may have come of an overflow."""
+        if self.asks == "raise":
+            return
+        for y in outputs:
+            while isinstance(y, Boxed) and y.__class__ is not Tracer:
+                y = y.data
+            if y.__class__ is Tracer and y.level == self.level and y.shape == () and y.dtype.kind in "fc":
+                if y.aux is not None and y.aux not in self.asked:
+                    self.asked.add(y.aux)
+                    answer = Tracer.run_constant(np.isfinite, (y,), {}, self.level)
+                    place, *at = user_place()
+                    place = (place or Place("", 0, ""))._replace(name=FINITE)
+                    self.program.equations.append(Guard(answer.aux, "bool", True, place))
+                    self.note(answer.aux, at)
+                    self.strange |= not answer.data
 
     def begin(self, bars):
         """Take note that a pass begins; `bars` will hold its cotangents."""

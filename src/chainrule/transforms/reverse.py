@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import itertools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from chainrule.engine import level as _level
 from chainrule.engine import splitting
 from chainrule.engine.boxed import Boxed
 from chainrule.engine.spec import fit, ones_of, shape_of, spec_of, zeros_of
-from chainrule.engine.tape import Node, leaf, masks_for, pull_back
+from chainrule.engine.tape import WATCHERS, Node, leaf, masks_for, pull_back
 from chainrule.engine.variable import Variable, fresh
 from chainrule.errors import ChainruleError, HolomorphicError, NotDifferentiableError, NotScalarError, ShapeError
 from chainrule.transforms.common import (
@@ -82,6 +83,9 @@ class Tape:
                 else:
                     self.roots.append(None)
                     self.outputs.append(y)
+        watcher = WATCHERS.get(threading.get_ident()) if WATCHERS else None
+        if watcher is not None:
+            watcher.differentiated(self.outputs)
 
     def value(self):
         """Return the outputs in their container."""
