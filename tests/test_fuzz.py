@@ -23,7 +23,7 @@ def test_random_programs_agree_in_every_mode(random):
 def test_programs_of_a_seed_agree_and_few_comparisons_are_left_out():
     report = fuzz(12, seed=3)
     assert not report.failures, printed(*report.failures[0][1:])
-    assert sum(report.skipped.values()) <= 3, str(report)
+    assert sum(report.counts.left.values()) <= 30, str(report)
     assert "12 programs, 0 with differences" in str(report)
 
 
@@ -181,3 +181,63 @@ def test_a_checkpoint_whose_cotangent_is_masked_is_compiled():
 
     x = np.array([4.0, 0.0, -1.0])  # the slope of the root at 0 is infinite, and not used
     np.testing.assert_allclose(compile(cr.grad(f))(x), [0.25, 1.0, np.cos(1.0)], rtol=1e-15)
+
+
+def write_to_the_flat_view(x):
+    """Return an array that was written to by way of `np.ravel`, which is a view of it, or a copy: by its layout."""
+    y = np.sin(x)
+    np.ravel(y)[0] = 0.0
+    return y
+
+
+@pytest.mark.parametrize("first", ["C", "F"])
+def test_a_compiled_function_is_traced_for_each_layout_of_its_arguments(first):
+    x = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    f = compile(write_to_the_flat_view)
+    for order in (first, "C", "F", "C", "F"):
+        want = np.sin(x)
+        want[0, 0] = 0.0 if order == "C" else np.sin(1.0)
+        np.testing.assert_array_equal(f(x.copy(order)), want)
+
+
+CAPTURED = np.array([[1.0, 2.0], [3.0, 4.0]])
+
+
+def test_a_compiled_function_is_traced_for_each_layout_of_what_it_captures(monkeypatch):
+    f = compile(lambda s: write_to_the_flat_view(s * CAPTURED))
+    for order in ("C", "F", "C"):
+        monkeypatch.setitem(globals(), "CAPTURED", CAPTURED.copy(order))
+        for _ in range(2):
+            np.testing.assert_array_equal(f(1.0), write_to_the_flat_view(CAPTURED))
+
+
+def test_the_method_copy_copies_by_rows_in_every_mode():
+    def f(x):
+        y = x.T.copy()  # by rows, so that a flat array is a view of it; that of np.copy is not
+        np.ravel(y)[1] = 0.0
+        z = np.copy(x.T)
+        np.ravel(z)[1] = 0.0
+        return y, z
+
+    x = np.array([[1.0, 2.0], [3.0, 4.0]])
+    want = np.array([[1.0, 0.0], [2.0, 4.0]]), np.array([[1.0, 3.0], [2.0, 4.0]])
+    found = [f(x), cr.jvp(f, (x,), (x,))[0], cr.vjp(f, x)[0], cr.vmap(f)(np.stack([x, x])), compile(f)(x)]
+    found.append(interpret(cr.record(f)(x), [x]))
+    for y, z in found:
+        np.testing.assert_array_equal(y if y.ndim == 2 else y[1], want[0])
+        np.testing.assert_array_equal(z if z.ndim == 2 else z[1], want[1])
+
+
+def test_a_gradient_in_a_python_number_is_one_in_every_mode():
+    def f(s, x):
+        slope = cr.grad(lambda t: np.sum(x) * t)(s)
+        corner = np.sum(cr.hessian(lambda t: np.sum(np.sin(np.sum(s * x) * t)))(x[:2]))
+        return slope, slope * x, corner  # beside a number, float32 stays
+
+    args = 0.5, np.array([0.25, 0.5], np.float32)
+    tangents = 1.0, np.ones(2, np.float32)
+    for ys in (f(*args), cr.jvp(f, args, tangents)[0], cr.vjp(f, *args)[0], compile(f)(*args)):
+        assert [np.asarray(y).dtype.name for y in ys] == ["float64", "float32", "float32"]
+    for y, bar in zip(f(*args), ([1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]), strict=True):
+        seeds = [np.asarray(b * np.ones(np.shape(v)), np.asarray(v).dtype) for b, v in zip(bar, f(*args), strict=True)]
+        assert type(cr.vjp(f, *args)[1](tuple(seeds))[0]) is float, y

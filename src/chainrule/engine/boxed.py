@@ -92,7 +92,7 @@ class Boxed(Surface):
     # -- what would take the number out of the box -----------------------------------------------------------
 
     def __deepcopy__(self, memo):
-        memo[id(self)] = copied = self.copy()  # a recorded copy: it depends on what this value depends on
+        memo[id(self)] = copied = self.copy("K")  # a recorded copy: it depends on what this value depends on
         return copied
 
     def __array__(self, dtype=None, copy=None):

@@ -29,7 +29,7 @@ class Surroundings:
         self.attributes = []  # (object, name, what it was)
         self.arrays = []  # (array, shape, dtype, its bytes)
         self.contents = []  # (container, keys or None, values)
-        self.lifted = []  # (cell, None) or (mapping, key), then shape and dtype
+        self.lifted = []  # (cell, None) or (mapping, key), then shape, strides (some views are copies) and dtype
 
     def finish(self) -> None:
         """Write `read`, as code: a comparison takes some 30 nanoseconds so."""
@@ -70,10 +70,12 @@ class Surroundings:
             for k, v in enumerate(values) if keys is None else zip(keys, values, strict=True):
                 compare(f"{x}[{k!r}]", v)
         found = []
-        for n, (holder, key, shape, dtype) in enumerate(self.lifted):
+        for n, (holder, key, shape, strides, dtype) in enumerate(self.lifted):
             x, d = f"a{n}", name(dtype)
             lines.append(f"{x} = {name(holder)}{'.cell_contents' if key is None else f'[{key!r}]'}")
-            form = f"{x}.shape != {shape!r} or ({x}.dtype is not {d} and {x}.dtype != {d})"
+            form = (
+                f"{x}.shape != {shape!r} or {x}.strides != {strides!r} or ({x}.dtype is not {d} and {x}.dtype != {d})"
+            )
             lines.append(f"if {x}.__class__ is not ndarray or {form}: return None")
             found.append(f"{x},")
         body = "\n    ".join([*lines, f"return ({' '.join(found)})"])

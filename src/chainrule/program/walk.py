@@ -159,7 +159,7 @@ class Walk:
         if v.__class__ is not np.ndarray or v.dtype.kind not in "fc" or not v.shape:
             return False
         if place in self.lifted_places:
-            self.surroundings.lifted.append((holder, key, v.shape, v.dtype))
+            self.surroundings.lifted.append((holder, key, v.shape, v.strides, v.dtype))
             return True
         self.liftable[place] = holder, key, v, name
         return False

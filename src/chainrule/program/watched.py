@@ -86,11 +86,11 @@ def order_inputs(made, surroundings, lift):
         return
     count = len(program.inputs) - len(lift.found)
     read = {s for e in program.equations for s in e.reads} | {y for y in program.outputs if y.__class__ is Symbol}
-    places = [(id(holder), key) for holder, key, _, _ in surroundings.lifted]
+    places = [(id(holder), key) for holder, key, *_ in surroundings.lifted]
     for place, symbol in lift.symbols.items():
         if symbol in read and place not in places:
             holder, key, array, _ = lift.found[place]
-            surroundings.lifted.append((holder, key, array.shape, array.dtype))
+            surroundings.lifted.append((holder, key, array.shape, array.strides, array.dtype))
             places.append(place)
     old = list(program.inputs)
     program.inputs = old[:count] + [lift.symbols[place] for place in places]

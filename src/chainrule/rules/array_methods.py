@@ -6,7 +6,7 @@ differ from the function's or that write in place, are written out. What has no 
 
 import numpy as np
 
-from chainrule.engine.boxed import CALL, Boxed, value
+from chainrule.engine.boxed import CALL, Boxed, all_values, value
 from chainrule.engine.rule import RULES
 from chainrule.engine.writes import write
 from chainrule.errors import ConversionError, InPlaceError
@@ -16,7 +16,7 @@ from chainrule.rules.shapes import flatten
 METHODS = {
     "all": np.all, "any": np.any, "argmax": np.argmax, "argmin": np.argmin, "argpartition": np.argpartition,
     "argsort": np.argsort, "choose": np.choose, "clip": np.clip, "conj": np.conjugate, "conjugate": np.conjugate,
-    "copy": np.copy, "cumprod": np.cumprod, "cumsum": np.cumsum, "diagonal": np.diagonal, "dot": np.dot,
+    "cumprod": np.cumprod, "cumsum": np.cumsum, "diagonal": np.diagonal, "dot": np.dot,
     "flatten": flatten, "max": np.max, "mean": np.mean, "min": np.min, "nonzero": np.nonzero, "prod": np.prod,
     "put": np.put, "ravel": np.ravel, "repeat": np.repeat, "round": np.round, "searchsorted": np.searchsorted,
     "squeeze": np.squeeze, "std": np.std, "sum": np.sum, "swapaxes": np.swapaxes, "take": np.take, "trace": np.trace,
@@ -64,6 +64,13 @@ def reshape(self, *shape, order="C", copy=None):
     if copy is None:
         return CALL[np.reshape](self, shape, order=order)
     return CALL[np.reshape](self, shape, order=order, copy=copy)
+
+
+def copy(self, order="C"):
+    """Return a copy by rows, where that of `numpy.copy` is in the order of the array."""
+    if order == "C" and (len(self.shape) < 2 or all_values(self).flags.c_contiguous):
+        return CALL[np.copy](self)
+    return CALL[np.copy](self, order=order)
 
 
 def transpose(self, *axes):
@@ -184,7 +191,7 @@ def install():
     """Put methods and attributes on `Boxed`."""
     for name, fun in METHODS.items():
         setattr(Boxed, name, _method(name, fun))
-    for fun in (reshape, transpose, astype, compress, fill, sort, partition, resize, setflags, to_device, view):
+    for fun in (copy, reshape, transpose, astype, compress, fill, sort, partition, resize, setflags, to_device, view):
         setattr(Boxed, fun.__name__, fun)
     for name, instead in REFUSED.items():
         setattr(Boxed, name, _refused(name, instead))

@@ -21,6 +21,7 @@ import numpy as np
 
 from chainrule import tree
 from chainrule.testing.fuzz_compare import compare
+from chainrule.testing.fuzz_points import Counts
 from chainrule.testing.fuzz_statements import written
 from chainrule.testing.fuzz_writing import FEATURES, Written, statements
 
@@ -30,14 +31,14 @@ class Report:
 
     def __init__(self):
         self.programs, self.seconds = 0, 0.0
-        self.features, self.skipped = collections.Counter(), collections.Counter()
+        self.features, self.counts = collections.Counter(), Counts()
         self.failures = []  # (number, program, findings)
 
-    def add(self, number: int, program: Written, findings: list, skipped: list) -> None:
+    def add(self, number: int, program: Written, findings: list, counts: Counts) -> None:
         """Count one program."""
         self.programs += 1
         self.features.update(program.features)
-        self.skipped.update(skipped)
+        self.counts.add(counts)
         if findings:
             self.failures.append((number, program, findings))
 
@@ -49,8 +50,7 @@ class Report:
         speed = self.programs / max(self.seconds, 1e-9)
         lines = [f"{self.programs} programs, {len(self.failures)} with differences, {speed:.1f} a second"]
         lines += [f"  {self.share(f):5.0%} have {f}" for f in FEATURES]
-        lines += [f"  {n:5} comparisons left out: {why}" for why, n in self.skipped.most_common()]
-        return "\n".join(lines)
+        return "\n".join([*lines, str(self.counts)])
 
 
 def program(seed: int, number: int) -> Written:
@@ -59,12 +59,12 @@ def program(seed: int, number: int) -> Written:
 
 
 def check(made: Written, number: int = 0, only: Any = None) -> tuple:
-    """Compare a program under every mode; return (findings, what was skipped)."""
+    """Compare a program under every mode; return (findings, counts of comparisons)."""
     return compare(made, _random.Random(number), only)
 
 
 def check_program(random: Any) -> tuple:
-    """Write a program by `random`'s choices and compare it; return it with its findings and what was skipped."""
+    """Write a program by `random`'s choices and compare it; return it with its findings and counts."""
     made = written(random)
     return made, *compare(made, random)
 
@@ -155,8 +155,8 @@ def fuzz(programs: int, seed: int = 0, first: int = 0, each: Callable | None = N
     report, start = Report(), time.perf_counter()
     for number in range(first, first + programs):
         made = program(seed, number)
-        findings, skipped = check(made, number)
-        report.add(number, made, findings, skipped)
+        findings, counts = check(made, number)
+        report.add(number, made, findings, counts)
         report.seconds = time.perf_counter() - start
         if each is not None and each(number, made, findings):
             break
@@ -164,7 +164,7 @@ def fuzz(programs: int, seed: int = 0, first: int = 0, each: Callable | None = N
 
 
 def main(argv: list | None = None) -> int:
-    """Run the fuzzer from the command line; return 1 if programs differed."""
+    """Run the fuzzer from the command line; return 1 if programs differed, or too much could not be compared."""
     parser = argparse.ArgumentParser(prog="chainrule.testing.fuzz", description=__doc__.split("\n")[0])
     parser.add_argument("--programs", type=int, default=1000, help="how many programs (1000)")
     parser.add_argument("--seed", type=int, default=0, help="which programs (0)")
@@ -186,7 +186,10 @@ def main(argv: list | None = None) -> int:
 
         report = fuzz(options.programs, options.seed, options.first, each)
     print(report)
-    return 1 if report.failures else 0
+    excess = report.counts.excess() if report.programs >= 100 else []
+    for why in excess:
+        print(f"too many comparisons were left out: {why}")
+    return 1 if report.failures or excess else 0
 
 
 class progress:

@@ -10,7 +10,7 @@ import numpy as np
 
 from chainrule import tree
 from chainrule.engine.variable import Variable
-from chainrule.errors import SourceError
+from chainrule.errors import ConversionError, OutArgumentError, SourceError
 from chainrule.program.compiling import compile
 from chainrule.program.flat import flat
 from chainrule.program.ir import GuardFailed, interpret, verify
@@ -20,6 +20,7 @@ from chainrule.testing.fuzz_points import CLOSE, SAME, Case, Differs, as_like, d
 from chainrule.testing.fuzz_writing import copied
 from chainrule.transforms import grad, jacobian, jvp, vjp, vmap
 
+REFUSALS = (ConversionError, OutArgumentError)  # what docs/limits.md names: traced values written into plain arrays
 TRANSFORMS = {"flat": flat, "compile": compile}
 
 
@@ -40,17 +41,18 @@ class Comparison(Case):
         """Compare all modes; return the findings."""
         self.where = 0
         if self.plain[0] is None:
+            self.leave("no plain run")
             return self.findings
         for self.where in (0, 1):
             if self.plain[self.where] is None or not self.shaped(self.where):
-                self.skipped.append("other point")
+                self.spare("a point elsewhere where the program fails, or gives other shapes")
                 continue
             self.mode("forward and reverse", self.forward_and_reverse)
             self.mode("backward()", self.backward)
             self.mode("second order", self.second_order)
             self.mode("differences", self.differences)
-            self.mode("vmap", self.batched)
         self.where = 0
+        self.mode("vmap", self.batched)
         self.mode("jacobian", self.jacobian)
         self.mode("record", lambda: self.recorded(self.f, False))
         self.mode("record of grad", lambda: self.recorded(grad(self.loss, self.argnums), True))
@@ -73,6 +75,11 @@ class Comparison(Case):
             self.findings.append(Finding(name, self.where, str(found)))
         except (KeyboardInterrupt, SystemExit):
             raise
+        except REFUSALS as error:
+            if name.split()[0] not in ("record", "flat"):  # all modes that differentiate refuse the same programs
+                self.findings.append(Finding(name, self.where, f"{type(error).__name__}: {error}"))
+            else:  # what no argument reaches is a plain array in a program, while it may be a zero tangent in a run
+                self.leave(f"refused: {type(error).__name__} of {name}")
         except BaseException as error:  # also what batches stop a run with
             self.findings.append(Finding(name, self.where, f"{type(error).__name__}: {error}"))
         for a, b in zip(before, tree.flatten(self.points)[0], strict=True):
@@ -141,25 +148,31 @@ class Comparison(Case):
         self.close(
             a, c, scale, "second order, forward over reverse and reverse over forward", lambda args: three(args)[::2]
         )
-        if self.bytes == 8 and self.where == 0:
-            self.against_differences(a, lambda *xs: [dot(gradient(*xs), ws)], us, size(h) * size(ws), "second order")
+        if self.bytes < 8:
+            self.spare("single precision with differences")
+        elif self.where == 0:
+
+            def slope(args):
+                return dot(gradient(*args), ws)
+
+            self.against_differences(lambda args: three(args)[0], slope, scale, "second order")
 
     def differences(self):
         """Compare the gradient with central differences."""
         if self.bytes < 8:
+            self.spare("single precision with differences")
             return
-        grads = grad(self.loss, self.argnums)(*self.args)
-        self.against_differences(
-            dot(grads, self.vs),
-            lambda *xs: [float(self.loss(*copied(list(xs))))],
-            self.vs,
-            size(grads) * size(self.vs),
-            "first order",
-        )
+        scale = size(grad(self.loss, self.argnums)(*self.args)) * size(self.vs)
+
+        def slope(args):
+            return dot(grad(self.loss, self.argnums)(*args), self.vs)
+
+        self.against_differences(slope, lambda args: float(self.loss(*copied(list(args)))), scale, "first order")
 
     def batched(self):
         """Compare a batch of points with the points one by one."""
-        if self.where or self.plain[2] is None or not self.shaped(2):
+        if self.plain[2] is None or not self.shaped(2):
+            self.spare("a point beside where the program fails, or gives other shapes")
             return
         stacked = [
             tree.unflatten(s, [np.stack([a, b]) for a, b in zip(x, y, strict=True)])
@@ -178,7 +191,8 @@ class Comparison(Case):
     def jacobian(self):
         """Compare w J v of the dense Jacobian with the product."""
         count = sum(np.size(y) for y in self.plain[0])
-        if count > 40:
+        if not 0 < count <= 40:
+            self.spare("a Jacobian without rows, or of more than 40")
             return
         for mode in ("forward", "reverse"):
 
@@ -211,9 +225,10 @@ class Comparison(Case):
                 except GuardFailed:
                     if k == 0:
                         raise
+                    self.spare("a point whose way a program has not recorded")
                     continue
                 if gradient and not all(np.all(np.isfinite(y)) for y in found):
-                    self.skipped.append("a program for finite numbers")  # whoever runs it takes care: see `ordinary`
+                    self.leave("a program for finite numbers")  # whoever runs it takes care: see `ordinary`
                     continue
                 self.same_outputs(found, f, gradient, k, what)
 
@@ -223,16 +238,19 @@ class Comparison(Case):
             try:
                 made = transform(f)(*copied(list(self.points[0]))).function
             except SourceError:  # of functions that have no name in NumPy
-                self.skipped.append("no source")
+                self.spare("a function without a name in NumPy, of which there is no source")
                 return
         else:
             made = transform(f)
         for k in (0, 1, 2, 0):
-            if self.plain[k] is None or (name == "flat" and k and not self.same_way(f, k)):
+            if self.plain[k] is None:
+                continue
+            if name == "flat" and k and not self.same_way(f, k):
+                self.spare("a point whose way a program has not recorded")
                 continue
             found = tree.flatten(made(*copied(list(self.points[k]))))[0]
             if name == "flat" and gradient and not all(np.all(np.isfinite(y)) for y in found):
-                self.skipped.append("a program for finite numbers")
+                self.leave("a program for finite numbers")
                 continue
             self.same_outputs(found, f, gradient, k, name)
             for y in found:  # the caller's from now on
@@ -275,8 +293,8 @@ class Comparison(Case):
 
 
 def compare(program, random, only=None):
-    """Compare one program under every mode; return (findings, what was skipped)."""
+    """Compare one program under every mode; return (findings, counts of comparisons)."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # those of the program itself
         comparison = Comparison(program, random, only)
-        return comparison.run(), comparison.skipped
+        return comparison.run(), comparison.counts

@@ -1,13 +1,17 @@
 """What the comparison of a program stands on: its points, directions and weights; when two results agree.
 
 Two results that should be equal may differ by rounding. How much the program amplifies that is measured where they do,
-by a second look at arguments moved by a few last digits. Differences are compared with where they settle.
+by a second look at arguments moved by a few last digits. Differences are compared with where they settle. What is not
+compared is counted, by its reason: `Counts`.
 """
+
+import collections
+import contextlib
 
 import numpy as np
 
 from chainrule import tree
-from chainrule.engine.boxed import value
+from chainrule.engine.boxed import all_values, value
 from chainrule.testing.fuzz_writing import copied
 from chainrule.testing.numerical import along, one_sided
 
@@ -15,14 +19,49 @@ CLOSE = {8: 1e-10, 4: 2e-3}  # by bytes of the coarsest float: of two ways to th
 SAME = {8: 1e-12, 4: 1e-5}  # of two ways to the same value
 
 
+LIMIT = 0.03  # the share of comparisons that may be left out for one reason that is no property of the program
+
+
 class Differs(Exception):
     """Two results that should be equal are not."""
+
+
+class Stops(Exception):
+    """The plain program itself fails at a point beside, where a mask or a domain changes."""
+
+
+class Counts:
+    """How many comparisons were made, and how many left out and why.
+
+    `apart` are those that a program has no use for: of single precision with differences, of a way that a record has
+    not taken. `left` are those that could not be decided; a run with many of one kind is not to be trusted.
+    """
+
+    def __init__(self):
+        self.made, self.apart, self.left = 0, collections.Counter(), collections.Counter()
+
+    def add(self, other):
+        """Add the counts of another."""
+        self.made += other.made
+        self.apart.update(other.apart)
+        self.left.update(other.left)
+
+    def excess(self, limit=LIMIT):
+        """Return the reasons for which more than a share of all comparisons was left out."""
+        total = self.made + sum(self.left.values())
+        return [why for why, n in self.left.items() if n > limit * max(total, 1)]
+
+    def __str__(self):
+        lines = [f"{self.made} comparisons"]
+        for title, counter in (("left out", self.left), ("not to be made", self.apart)):
+            lines += [f"  {n:6} {title}: {why}" for why, n in counter.most_common()]
+        return "\n".join(lines)
 
 
 class Case:
     """A program with three points: the one it was written at, one elsewhere, one beside.
 
-    `skipped` tells what was not compared, and why.
+    `counts` tells what was compared, and what was not and why.
     """
 
     def __init__(self, program, random, only=None):
@@ -31,7 +70,7 @@ class Case:
         self.rng = np.random.default_rng(random.randrange(2**32))
         first = program.args
         self.points = [first, self.elsewhere(first, 0.3), self.elsewhere(first, 0.02)]
-        self.findings, self.skipped = [], []
+        self.findings, self.counts = [], Counts()
         leaves, self.structure = tree.flatten(list(first))
         self.bytes = min(np.asarray(x).dtype.itemsize for x in leaves)
         self.plain = [self.values(p) for p in self.points]
@@ -101,8 +140,19 @@ class Case:
         for j, (a, b) in enumerate(zip(found, self.plain[self.where if k is None else k], strict=True)):
             self.equal(a, b, f"{what}, result {self.program.results[j]}", SAME)
 
+    # -- what agrees ---------------------------------------------------------------------------------------------
+
+    def leave(self, why):
+        """Count a comparison that was not decided."""
+        self.counts.left[why] += 1
+
+    def spare(self, why):
+        """Count a comparison that this program has no use for."""
+        self.counts.apart[why] += 1
+
     def equal(self, a, b, what, close=CLOSE, scale=0.0, dtypes=True):
         """Raise unless two results are equal up to rounding, with one dtype and shape."""
+        self.counts.made += 1
         a, b = plain(a), plain(b)
         if np.shape(a) != np.shape(b):
             raise Differs(f"{what} has shape {np.shape(a)}, not {np.shape(b)}")
@@ -122,51 +172,110 @@ class Case:
 
     def close(self, a, b, scale, what, again):
         """Raise unless two numbers agree; where not, `again(args)` gives both at arguments beside, to see the noise."""
-        if not (np.isfinite(a) and np.isfinite(b)):
-            if np.isfinite(a) != np.isfinite(b):
-                self.skipped.append("not finite")
+        if not (np.isfinite(a) or np.isfinite(b)):
+            self.leave("not finite in either mode")
             return
         tolerance = CLOSE[self.bytes] * (1 + abs(a) + abs(b) + scale)
-        if abs(a - b) <= tolerance:
+        if np.isfinite(a) and np.isfinite(b) and abs(a - b) <= tolerance:
+            self.counts.made += 1
             return
-        noise = 0.0
-        for _ in range(3):
-            x, y = again(self.elsewhere(self.args, 1e-12 if self.bytes == 8 else 1e-5))[:2]
-            noise = max(noise, abs(x - a), abs(y - b))
-        if abs(a - b) > tolerance + 10 * noise:
+        if not (np.isfinite(a) and np.isfinite(b)):
+            if self.at_a_tip():
+                self.leave("the tip of a cone")
+                return
             raise Differs(f"{what}: {a!r} and {b!r}")
-        self.skipped.append("ill conditioned")
+        if abs(a - b) > tolerance + 10 * self.noise((a, b), again):
+            raise Differs(f"{what}: {a!r} and {b!r}")
+        self.leave("ill conditioned")
+
+    def noise(self, found, again):
+        """Return how much results differ at arguments moved by a few last digits."""
+        most = 0.0
+        for _ in range(3):
+            moved = again(self.elsewhere(self.args, 1e-12 if self.bytes == 8 else 1e-5))
+            most = max(most, *(abs(x - y) for x, y in zip(moved, found, strict=False)))
+        return most
 
     def weights(self):
         """Return the weights in the types of the results at this point."""
         return [as_like(w, y) for w, y in zip(self.ws, self.plain[self.where], strict=True)]
 
-    def against_differences(self, found, f, vs, scale, what):
-        """Compare a derivative along `vs` with differences, unless these do not settle: near a kink, or a jump."""
-        xs, directions = tree.flatten(list(self.args))[0], tree.flatten(list(vs))[0]
-        structure = tree.flatten(list(self.args))[1]
+    def against_differences(self, derivative, f, scale, what):
+        """Compare a derivative along `vs` with differences, unless these do not settle: near a kink, or a jump.
+
+        ``derivative(args)`` and ``f(args)`` give the derivative and the function at any arguments.
+        """
+        xs, structure = tree.flatten(list(self.args))
+        directions = tree.flatten(list(self.vs))[0]
+        found = derivative(self.args)
 
         def flat(*leaves):
-            return f(*tree.unflatten(structure, list(leaves)))
+            args = tree.unflatten(structure, list(leaves))
+            try:
+                return [f(args)]
+            except Exception as error:
+                if self.fails(args):
+                    raise Stops from error
+                raise
 
-        expected = along(flat, xs, directions)
+        try:
+            expected = along(flat, xs, directions)
+            right, left, _ = one_sided(flat, xs, directions)
+        except Stops:
+            self.leave("the program fails at a point beside")
+            return
         want, error = float(expected.value[0]), float(expected.error[0])
+        right, left = float(right[0]), float(left[0])
         limit = 1e-6 * (1 + abs(want) + 0.01 * scale + expected.scale)
         if not np.isfinite(want) or error > limit:
-            self.skipped.append(f"differences of {what} do not settle")
-            return
-        if abs(found - want) <= limit + 10 * error:
-            return
-        if what == "second order" and not np.isfinite(found):  # at the tip of a cone: docs/policies.md
-            self.skipped.append("no second derivative")
-            return
-        right, left, _ = one_sided(flat, xs, directions)
-        if abs(float(right[0]) - float(left[0])) > 1e-3 * (1 + abs(want)) or abs(float(right[0]) - want) > 1e-2 * (
-            1 + abs(want)
-        ):
-            self.skipped.append(f"a kink: {what}")
-            return
-        raise Differs(f"{what} along v is {found!r}, differences give {want!r} +- {error:.1g}")
+            self.leave(f"differences of {what} do not settle")
+        elif abs(found - want) <= limit + 10 * error:
+            self.counts.made += 1
+        elif not np.isfinite(found) and self.at_a_tip():
+            self.leave("the tip of a cone")
+        elif abs(right - left) > 1e-3 * (1 + abs(want)) or abs(right - want) > 1e-2 * (1 + abs(want)):
+            self.leave(f"a kink: {what}")
+        elif np.isfinite(found) and 10 * self.noise((found,), lambda args: (derivative(args),)) > abs(found - want):
+            self.leave("ill conditioned")
+        else:
+            raise Differs(f"{what} along v is {found!r}, differences give {want!r} +- {error:.1g}")
+
+    def fails(self, args):
+        """Tell whether the plain program fails."""
+        try:
+            self.f(*copied(list(args)))
+        except Exception:
+            return True
+        return False
+
+    def at_a_tip(self):
+        """Tell whether the program meets the tip of a cone, where there is no second derivative: docs/policies.md."""
+        seen = []
+        with contextlib.ExitStack() as stack:
+            for owner, name in CONES:
+                stack.enter_context(watched(owner, name, lambda y: seen.append(np.any(abs(all_values(y)) < 1e-12))))
+            self.f(*copied(list(self.args)))
+        return any(seen)
+
+
+CONES = [(np, "std"), (np, "hypot"), (np.linalg, "norm")]
+
+
+@contextlib.contextmanager
+def watched(owner, name, look):
+    """Show all results of a function of NumPy to another, for a while."""
+    right = getattr(owner, name)
+
+    def looked_at(*args, **kwargs):
+        y = right(*args, **kwargs)
+        look(y)
+        return y
+
+    setattr(owner, name, looked_at)
+    try:
+        yield
+    finally:
+        setattr(owner, name, right)
 
 
 def plain(x):

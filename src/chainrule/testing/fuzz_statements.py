@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 
 from chainrule import tree
-from chainrule.errors import ConversionError, OutArgumentError
+from chainrule.testing.fuzz_compare import REFUSALS
 from chainrule.testing.fuzz_expressions import Expressions, broadcast
 from chainrule.testing.fuzz_writing import Written, is_float
 from chainrule.transforms import jvp
@@ -321,13 +321,11 @@ class Statements(Expressions):
 KINDS = ["assign"] * 5 + ["broadcast", "branch", "for", "while", "write", "write", "view", "nested"]
 
 
-REFUSALS = (ConversionError, OutArgumentError)  # what docs/limits.md names: traced values written into plain arrays
-
-
 def written(random, longest=7):
     """Return a random program, as a `Written`, that needs nothing which is refused by design."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # those of what is drawn
+        warnings.simplefilter("error", np.exceptions.ComplexWarning)  # complex numbers into real arrays: refused
         for _ in range(20):
             program = one(random, longest)
             leaves, structure = tree.flatten(program.args)

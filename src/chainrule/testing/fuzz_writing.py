@@ -34,7 +34,8 @@ class Written:
     @property
     def source(self):
         """The text, which runs where np, cr, special and `call` are defined as in `namespace`."""
-        kept = [f"{n} = np.{a!r}" for n, a in self.captured.items() if any(n in line for line in self.lines)]
+        captured = {n: a for n, a in self.captured.items() if any(n in line for line in self.lines)}
+        kept = [f"{n} = np.{a!r}\n{n}.setflags(write=False)" for n, a in captured.items()]  # each run finds the same
         body = [f"    {line}" for line in self.lines]
         returned = ", ".join(self.results) + ","
         return "\n".join([*kept, f"def f({', '.join(self.signature)}):", *body, f"    return {returned}", ""])
@@ -189,6 +190,7 @@ class Writer:
                 args.append(self.numbers((0, 3) if k and self.chance(0.1) else shape))
         if self.chance(0.3):
             self.captured["C"] = np.array([self.number() for _ in range(3)])
+            self.captured["C"].setflags(write=False)
         return signature, args, head
 
     @property

@@ -7,12 +7,13 @@ import numpy as np
 
 from chainrule import tree
 from chainrule.engine import level as _level
-from chainrule.engine.boxed import Boxed, value
+from chainrule.engine.boxed import Boxed, all_values, value
 from chainrule.engine.buffer import plain
 from chainrule.engine.dual import float_point
 from chainrule.engine.held import is_locked
 from chainrule.engine.spec import shape_of, spec_of
 from chainrule.errors import ChainruleError, InPlaceError, NotDifferentiableError, unwrap
+from chainrule.rules.scalars import number
 
 
 def name_of(f):
@@ -194,15 +195,25 @@ def split_aux(out, f):
 
 def settle(xbar, point):
     """Return a gradient in the type of its argument: a Python number for a Python number."""
-    if point.__class__ is float and isinstance(xbar, np.floating):
+    if point.__class__ is float and isinstance(xbar, np.floating | np.ndarray):
         return float(xbar)
-    if point.__class__ is complex and isinstance(xbar, np.number | float):
+    if point.__class__ is complex and isinstance(xbar, np.number | np.ndarray | float):
         return complex(xbar)
     if point.__class__ is np.ndarray and xbar.__class__ is not np.ndarray and not isinstance(xbar, Boxed):
         return np.asarray(xbar, point.dtype)
-    if isinstance(point, Boxed) and point.recorded:
-        return point.settled(xbar)
+    if isinstance(point, Boxed):
+        return point.settled(xbar) if point.recorded else settled_number(xbar, all_values(point).__class__)
     return xbar
+
+
+def settled_number(xbar, kind):
+    """Return a gradient, itself traced perhaps, in a value of this type: in a Python number it is one."""
+    if kind is not float and kind is not complex:
+        return xbar
+    x = all_values(xbar)
+    if x.__class__ is kind or getattr(x, "shape", ()):  # or many, of a batch
+        return xbar
+    return number(xbar) if isinstance(xbar, Boxed) else kind(xbar)
 
 
 __all__ = [

@@ -231,9 +231,9 @@ def reshape(write, a, shape=None, **others):
 
 
 @writes(np.copy)
-def copy(write, a, **others):
-    """Write the method."""
-    return f"{owner(write(a))}.copy()" if is_array(a) and a.shape and not others else None
+def copy(write, a, order="K"):
+    """Write the method, which copies by rows: what is written to is a copy of its own in a program, of any order."""
+    return f"{owner(write(a))}.copy()" if is_array(a) and a.shape and order in ("K", "C") else None
 
 
 @writes(np.ravel)
