@@ -53,7 +53,7 @@ class Derivatives:
 
         pull.__name__ = pull.__qualname__ = f"pullback_of_{name_of(f)}"
         push.__name__ = push.__qualname__ = f"pushforward_of_{name_of(f)}"
-        pull, push = compiled.__class__(pull), compiled.__class__(push)
+        pull, push = [compiled.__class__(g, backend=compiled._backend) for g in (pull, push)]
 
         def pulled(ybar, y, *leaves):
             places = [k for k, x in enumerate(leaves) if inexact_leaf(x)]

@@ -6,21 +6,11 @@ from chainrule.program.ir import Program
 def build(program: Program):
     """Return what runs a program as machine code, or None if there is none: `chainrule.program.backend` runs it.
 
-    There is none without llvmlite, for a processor or a Python that is not known, and for programs with equations that
-    can't be unrolled.
+    There is none without llvmlite, for a processor or a Python that is not known, and for programs in which too little
+    has a lowering to pay. Equations without one are calls of NumPy and SciPy, between kernels of the others.
     """
     try:
-        from chainrule.program.native import layout, target
-        from chainrule.program.native.driver import Runner
-        from chainrule.program.native.scalars import NotLowered
-        from chainrule.program.native.straight import Straight
+        from chainrule.program.native import layout, mixed
     except ImportError:
         return None
-    if not layout.is_known():
-        return None
-    writer = Straight(program)
-    try:
-        text = writer.write()
-    except NotLowered:
-        return None
-    return Runner(program, writer, target.compiled(text), text)
+    return mixed.build(program) if layout.is_known() else None
