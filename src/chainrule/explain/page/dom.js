@@ -1,0 +1,31 @@
+// Making elements. Texts become text nodes: nothing from the data is ever read as markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+const get = (id) => document.getElementById(id);
+
+function make(tag, attributes = {}, ...children) {
+  return filled(document.createElement(tag), attributes, children);
+}
+
+function draw(tag, attributes = {}, ...children) {
+  return filled(document.createElementNS(SVG, tag), attributes, children);
+}
+
+function filled(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes))
+    if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value);
+  element.append(...children.filter((c) => c !== null && c !== undefined));
+  return element;
+}
+
+const cut = (text, most) => (text.length <= most ? text : text.slice(0, most - 1) + "…");
+
+// A number, or several within one text, with at most `digits` significant digits.
+function rounded(text, digits = 6) {
+  return String(text).replace(/\d+\.\d*(?:e[+-]?\d+)?/gi, (found) => {
+    const plain = found.replace(/e.*/i, "").replace(".", "").replace(/^0+/, "");
+    return plain.length <= digits ? found : String(Number(Number(found).toPrecision(digits)));
+  });
+}
+
+const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
