@@ -24,10 +24,11 @@ from chainrule.program.native.builder import (
     SIZES, STORED, Value, constant, element_of, lanes_of, splat, type_of, with_lanes,
 )  # fmt: skip
 from chainrule.program.native.nests_walk import FOLDS, At, Unfit, Walk, dtype_of, folded, moved
-from chainrule.program.native.scalars import MAPS, clip, computes_in, converted, how_of, literal, truth
+from chainrule.program.native.scalars import MAPS, MATHEMATICS, clip, computes_in, converted, how_of, literal, truth
 from chainrule.program.native.lanes import Lanes, single
 from chainrule.program.native.values import Entries, Memory, Number, rows
 
+MOST_IN_TURNS = 100  # equations of a round that is taken in turns with the next one
 BLOCK = 128  # rounds after which an accumulator is emptied into its total
 START = {np.add: 0, np.multiply: 1, np.maximum: -math.inf, np.minimum: math.inf, np.logical_or: False,
          np.logical_and: True}  # fmt: skip
@@ -52,6 +53,7 @@ class Emit(Walk):
         self.lanes, self.live = lanes, lanes  # of the vector at hand; how many of them count
         self.spilled, self.views, self.singles = {}, {}, {}
         self.bad = None
+        self.updates = []  # what a round writes and the next one reads: accumulators
 
     @contextlib.contextmanager
     def into(self, lines):
@@ -399,6 +401,7 @@ class Emit(Walk):
             some = wrong
             if lanes > 1:
                 some = b.call(f"llvm.vector.reduce.or.v{lanes}i1", "i1", wrong)
+        with self.into(self.updates) if level == self.depth else self.at(level):
             b.store(b.binary("or", b.load("i64", self.bad), b.cast("zext", some, "i64")), self.bad)
         return value, level
 
@@ -552,12 +555,21 @@ class Emit(Walk):
         else:
             self.loop(low, high, 1, round_of)
 
-    def round_of(self, index):
-        """Write a round of the innermost loop."""
-        self.index[-1] = index
-        self.code[-1], self.env[-1] = [], {}
-        self.body()
-        self.b.lines += self.code[-1]
+    def round_of(self, *indices):
+        """Write a round of the innermost loop; or several, their instructions taken in turns.
+
+        Functions of the library wait for their operands: of two rounds in turns one is computed while the other waits.
+        """
+        codes, updates = [], []
+        for index in indices:
+            self.index[-1] = index
+            self.code[-1], self.env[-1], self.updates = [], {}, []
+            self.body()
+            codes.append(self.code[-1])
+            updates += self.updates
+        for lines in itertools.zip_longest(*codes):
+            self.b.lines += [line for line in lines if line is not None]
+        self.b.lines += updates
 
     def inner(self, low, high):
         """Write a piece of the innermost loop: vectors, and the rest."""
@@ -574,13 +586,20 @@ class Emit(Walk):
             self.round_of(constant("i64", low))
         elif rounds > 1:
             emptied = self.flushes() if rounds > 2 * BLOCK else []
+            step = 2 * lanes if rounds >= 4 and self.waits() else lanes
+            if step > lanes and rounds % 2:
+                self.round_of(constant("i64", low))
+                low += lanes
 
             def with_blocks(index):
-                self.round_of(index)
+                if step > lanes:
+                    self.round_of(index, b.binary("add", index, constant("i64", lanes)))
+                else:
+                    self.round_of(index)
                 if not emptied:
                     return
                 now, on = b.block("flush"), b.block("on")
-                done = b.binary("sub", index, constant("i64", low - lanes))
+                done = b.binary("sub", index, constant("i64", low - step))
                 rest = b.binary("urem", done, constant("i64", BLOCK * lanes))
                 b.condition(b.compare("eq", rest, constant("i64", 0)), now, on)
                 b.start(now)
@@ -589,11 +608,16 @@ class Emit(Walk):
                 b.branch(on)
                 b.start(on)
 
-            self.loop(low, full, lanes, with_blocks)
+            self.loop(low, full, step, with_blocks)
         if full < high:
             self.live = high - full
             self.round_of(constant("i64", full))
             self.live = lanes
+
+    def waits(self) -> bool:
+        """Tell whether a round is short, and calls functions of the library."""
+        calls = sum(function_of(e) in MATHEMATICS for e in self.makers.values())
+        return 0 < calls and len(self.makers) <= MOST_IN_TURNS
 
     def flushes(self):
         """Return functions that empty accumulators; set by the reductions."""
@@ -691,7 +715,7 @@ class Total:
                 continue
             group = self.singles if w.lanes == 1 else self.lanes
             kind = with_lanes(self.kind, w.lanes)
-            with w.at(w.depth):
+            with w.into(w.updates):
                 old = b.load(kind, group[c], 8)
                 new = MAPS[self.base](b, old, x)
                 if w.live < w.lanes:
@@ -704,7 +728,7 @@ class Total:
         position = self.target_position(c)
         pointer, _, step = w.address(self.target, position)
         how, kind = MAPS[self.base], self.target.type
-        with w.at(w.depth):
+        with w.into(w.updates):
             if step != 1:
                 for n, p in enumerate(w.lane_pointers(self.target, pointer, step)):
                     b.store(how(b, b.load(kind, p), b.lane(x, n) if w.lanes > 1 else x), p)
@@ -861,7 +885,7 @@ class Added:
             pieces = [(i if i.__class__ is tuple else (constant("i64", i), 0), s) for i, s in pieces]
             pieces = [((w.wide(i, w.depth), w.depth), s) for i, s in pieces]
             pointers, _ = w.lane_addresses(target, full, pieces)
-            with w.at(w.depth):
+            with w.into(w.updates):
                 for n, p in enumerate(pointers):
                     more = b.lane(x, n) if w.lanes > 1 else x
                     how = "fadd" if target.type in ("double", "float") else "add"
