@@ -8,6 +8,7 @@ import numpy as np
 from chainrule.engine.spec import shape_of
 from chainrule.errors import ChainruleError
 from chainrule.explain import gates, notation
+from chainrule.explain.graph import picture
 from chainrule.program.flat import flat
 from chainrule.program.ir import Symbol
 from chainrule.transforms import value_and_grad
@@ -17,12 +18,12 @@ FEW = 6  # entries of an array that are written out
 MOST_LINES = 400  # of the user's source
 
 
-def data(explanation) -> dict:
-    """Return an explanation as dicts, lists, text and numbers."""
+def data(explanation, graph: bool = True, files: bool = False) -> dict:
+    """Return an explanation as dicts, lists, text and numbers, with its graph if pygraphviz is there."""
     run = explanation.run
     ids = step_ids(run.trace)
     steps = step_list(run.trace, ids)
-    return {
+    made = {
         "title": explanation.title,
         "function": run.name,
         "inputs": [ids[s] for s in run.trace.program.inputs],
@@ -37,6 +38,12 @@ def data(explanation) -> dict:
         "nonfinite": None,
         "kinks": [],
     }
+    if graph:
+        made["graph"] = picture(made)
+    if not files:  # they are paths of this machine
+        for step in steps:
+            del step["file"]
+    return made
 
 
 def step_ids(trace):
@@ -67,6 +74,8 @@ def step_list(trace, ids):
             "name": step.expression if e is None else first.hint,
             "line": None if place is None else place.line,
             "where": None if place is None else str(place),
+            "file": None if place is None else place.file,
+            "role": "call" if e is not None else role(step.expression),
             "op": "input" if e is None else e.rule.name,
             "text": step.expression,
             "gate": "input" if e is None else gates.gate(e),
@@ -78,10 +87,19 @@ def step_list(trace, ids):
     return made
 
 
+PARAMETER = re.compile(r"[wWbB]\d*|weights?|bias(es)?|params?|parameters|theta|beta", re.ASCII)
+
+
+def role(name):
+    """Tell an input from a parameter: what stands in a container, or has a parameter's usual name."""
+    return "parameter" if re.search(r"[\[.]", name) or PARAMETER.fullmatch(name) else "input"
+
+
 def captured(symbol, x, uses):
     """Return what a captured array is."""
     return {
-        "id": symbol.name, "kind": "captured", "name": symbol.hint, "line": None, "where": None, "op": "captured",
+        "id": symbol.name, "kind": "captured", "name": symbol.hint, "line": None, "where": None, "file": None,
+        "role": "captured", "op": "captured",
         "text": symbol.hint or symbol.name, "gate": "captured", **facts(x), "parents": [],
         "uses": uses.get(symbol.name, 0), "jacobian": None,
     }  # fmt: skip
@@ -134,7 +152,6 @@ def backward(table, trace, ids):
     """Return the adjoints of one pass in their order, and the paths by which each arrived."""
     order, adjoints, values, paths = [], {}, {}, {}
     names = {s.name: ids[s] for s in ids}
-    equations = {step.name: step.equation for step in trace.steps}
     for row, step in zip(table.rows, reversed(trace.steps), strict=True):
         made = next((s for s in step.symbols if s is not None), None)
         if made is None:
@@ -142,13 +159,13 @@ def backward(table, trace, ids):
         k = ids[made]
         adjoints[k] = text(row.adjoint)
         values[k] = numbers(row.adjoint[0] if isinstance(row.adjoint, tuple) else row.adjoint)
-        paths[k] = [path(p, equations[p.step], names) for p in row.paths]
+        paths[k] = [path(p, names) for p in row.paths]
         if paths[k] or any(s in table.seeds for s in step.symbols):
             order.append(k)
     return {"output": table.output, "order": order, "adjoints": adjoints, "numbers": values, "paths": paths}
 
 
-def path(p, equation, names):
+def path(p, names):
     """Return one path: where from, and what upstream times local is."""
     local = None
     if p.local is not None:
@@ -156,8 +173,7 @@ def path(p, equation, names):
     elif p.diagonal is not None:
         local = f"diagonal {text(p.diagonal)}"
     else:
-        places = [j for j, x in enumerate(equation.inputs) if isinstance(x, Symbol) and x.name == p.of]
-        local = gates.local_text(equation, places[0]) if len(places) == 1 else None
+        local = p.text
     upstream = "" if p.upstream is None else text(p.upstream)
     first = p.step.partition(", ")[0] if p.step.partition(", ")[0] in names else p.step
     return {

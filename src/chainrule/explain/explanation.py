@@ -65,21 +65,81 @@ class Explanation:
             made += layout.reverse_tables(table, width)
         return made
 
-    def table(self, mode: str = "both", width: int = WIDTH) -> str:
+    def table(self, mode: str = "both", width: int = WIDTH, *, format: str = "text") -> str:
         """Return the evaluation-trace tables of one mode, or of both, as text.
+
+        `format` is ``"text"`` (for a terminal, in `width` columns), ``"markdown"`` or ``"html"``; the last two have
+        more columns: the gate of each step, how often its value is used, and the sizes of the Jacobians that were not
+        formed. Names and values in them are escaped.
 
         Raises
         ------
         ValueError
-            If `mode` is none of ``"forward"``, ``"reverse"``, ``"both"``.
+            If `mode` is none of ``"forward"``, ``"reverse"``, ``"both"``, or `format` is unknown.
         """
         check_mode(mode)
+        if format in ("markdown", "html"):
+            from chainrule.explain import markup
+
+            write = markup.markdown if format == "markdown" else markup.html_table
+            return "\n\n".join(map(write, markup.wide_tables(self.data(graph=False), mode)))
+        if format != "text":
+            raise ValueError(f'format must be "text", "markdown" or "html", not {format!r}')
         made = []
         if mode != "reverse" and self.forward is not None:
             made += layout.forward_tables(self.forward, width)
         if mode != "forward":
             made += [t for table in self.reverse for t in layout.reverse_tables(table, width)]
         return "\n\n".join(map(str, made))
+
+    def graph(self, path: Any = None, format: str | None = None, *, most: int = 60, output: int = 0) -> Any:
+        """Draw the computational graph: each step with its value, shape and gradient.
+
+        Inputs, parameters (what stands in a container, or has a usual name such as ``W`` or ``b``), captured arrays and
+        results have shapes and colours of their own. A value used several times passes through a copy gate. Where there
+        would be more than `most` nodes, the body of a loop is drawn once, with its number of rounds, and what is still
+        too much is put together by source line.
+
+        Parameters
+        ----------
+        path : path-like, optional
+            Where to write the picture, too.
+        format : {"svg", "dot", "png", "pdf"}, optional
+            By default what the name of the file ends in, or SVG.
+        most : int
+            How many nodes there may be before the graph is folded.
+        output : int
+            Number of the entry of the result whose gradients are shown.
+
+        Returns
+        -------
+        str or bytes
+            SVG (which notebooks show) and DOT as text, the others as bytes.
+
+        Raises
+        ------
+        MissingDependencyError
+            If pygraphviz is not installed.
+        """
+        from chainrule.explain.graph import graph
+
+        return graph(self.data(graph=False, files=True), path, format, most=most, output=output)
+
+    def to_html(self, path: Any = None) -> str:
+        """Return one self-contained page that can be stepped through, and write it to `path`; it needs no network."""
+        from pathlib import Path
+
+        from chainrule.explain.page import page
+
+        text = page(self.data())
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    def _repr_html_(self) -> str:
+        from chainrule.explain.markup import notebook
+
+        return notebook(self)
 
     def remarks(self) -> list[str]:
         """Return the captured arrays and the notes, one a line."""
@@ -98,8 +158,10 @@ class Explanation:
         text = "\n\n".join(parts)
         return layout.ascii_only(text) if ascii_only else text
 
-    def data(self) -> dict:
+    def data(self, *, graph: bool = True, files: bool = False) -> dict:
         """Return all of it as dicts, lists, text and numbers, as for JSON. Values are text, rounded to six digits.
+
+        With `graph`, the picture is in it, too, if pygraphviz is installed; with `files`, the path of each step's file.
 
         The steps with their user's names and lines, gates, shapes and parents; tangents; for each entry of the result
         the adjoints in the order of the pass, with the paths by which each arrived; the user's source, and that of the
@@ -107,7 +169,7 @@ class Explanation:
         """
         from chainrule.explain.data import data
 
-        return data(self)
+        return data(self, graph, files)
 
     def __str__(self) -> str:
         return self.text()

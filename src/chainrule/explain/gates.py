@@ -48,7 +48,7 @@ def local_text(equation, j):
         a, b = [notation.operand(x) for x in equation.inputs]
         return f"ȳ {b}ᵀ" if j == 0 else f"{a}ᵀ ȳ"
     if name == "numpy.sum":
-        return "ȳ copied to each entry"
+        return "ȳ spread"
     if equation.rule.kind == "gather":
         return "ȳ moved back"
     return None

@@ -79,11 +79,15 @@ def shorten(text, most=MOST_EXPRESSION):
 def cell(x, digits, most=8):
     """Write one value; of a step with several outputs all of them."""
     if isinstance(x, tuple):
-        return "; ".join(notation.array(v, digits, most) for v in x)
-    return notation.array(x, digits, most)
+        return "; ".join(cell(v, digits, most) for v in x)
+    if np.size(x) <= most:
+        return notation.array(x, digits, most)
+    if most > 3:
+        return notation.brief(x, digits, most)
+    return notation.sized(x, digits) if most == 3 else f"array {notation.shape(np.shape(x))}"
 
 
-_NUMBER = re.compile(r"(-?\d+)(.*)", re.ASCII)
+_NUMBER = re.compile(r"(-?\d+)((?:\.\d+)?(?:e[-+]\d+)?)", re.ASCII)
 
 
 def aligned(texts):
@@ -97,7 +101,7 @@ def aligned(texts):
 WIDE = ((17, True, 8), (12, True, 8), (10, True, 8), (8, True, 8))
 NARROW = (
     *WIDE, (6, True, 8), (5, True, 8), (4, True, 8), (6, False, 8), (5, False, 8), (4, False, 8), (4, True, 3),
-    (4, False, 3), (3, False, 2),
+    (4, False, 3), (3, True, 2), (3, False, 2),
 )  # fmt: skip
 
 
@@ -126,14 +130,21 @@ def forward_tables(table, width):
 
     def make(columns, digits, numbers, most):
         values = aligned([cell(r.value, digits, most) for r in table.rows])
+        names, cells = places(table.rows if most > 2 else ())
         tangents = [aligned([cell(r.tangents[k], digits, most) for r in table.rows]) for k in columns]
         return Table(
             "Forward mode: tangents, from the inputs to the result",
             "v̇ is the tangent of a step: the derivative of that step in an input.",
-            ("step", "expression", "value", *[f"v̇ = ∂v/∂{table.directions[k]}" for k in columns]),
+            ("step", *names, "expression", "value", *[f"v̇ = ∂v/∂{table.directions[k]}" for k in columns]),
             tuple(
                 [
-                    ([r.step], [shorten(r.expression)], [values[n]], *[[t[n]] for t in tangents])
+                    (
+                        [r.step],
+                        *(cells[n] if cells else ()),
+                        [shorten(r.expression)],
+                        [values[n]],
+                        *[[t[n]] for t in tangents],
+                    )
                     for n, r in enumerate(table.rows)
                 ]
             ),
@@ -147,16 +158,18 @@ def reverse_tables(table, width):
 
     def make(columns, digits, numbers, most):
         values = aligned([cell(r.value, digits, most) for r in table.rows])
+        names, cells = places(table.rows if most > 2 else ())
         adjoints = aligned([cell(r.adjoint, digits, most) for r in table.rows])
         return Table(
             "Reverse mode: adjoints, from the result back to the inputs",
             f"v̄ is the adjoint of a step: the derivative of {table.output} in that step.\n"
             "Several paths back to it are added up.",
-            ("step", "expression", "value", f"v̄ = ∂{table.output}/∂v", "arrives by"),
+            ("step", *names, "expression", "value", f"v̄ = ∂{table.output}/∂v", "arrives by"),
             tuple(
                 [
                     (
                         [r.step],
+                        *(cells[n] if cells else ()),
                         [shorten(r.expression)],
                         [values[n]],
                         [adjoints[n]],
@@ -168,6 +181,17 @@ def reverse_tables(table, width):
         )
 
     return fit(make, 1, width)
+
+
+def places(rows):
+    """Return the headers and cells of the columns for the user's lines and names: none where they would say little."""
+    lines, names = {r.line for r in rows} - {None}, {r.name for r in rows} - {None}
+    headers = (["line"] if len(lines) > 1 else []) + (["name"] if names else [])
+    cells = []
+    for r in rows:
+        line = [["" if r.line is None else str(r.line)]] if len(lines) > 1 else []
+        cells.append(line + ([[shorten(r.name or "", 16)]] if names else []))
+    return headers, cells
 
 
 def path_lines(row, digits, numbers):
@@ -183,6 +207,8 @@ def path_lines(row, digits, numbers):
             pass
         elif p.local is not None and np.isfinite(p.local):
             text += f" = {notation.number(p.upstream, digits)} · {signed(p.local, digits)}"
+        elif p.local is None and p.text and p.diagonal is None:
+            text += f" = {p.text.replace('ȳ', barred(p.step))}"
         elif several or p.local is not None:
             text += f" = {shorten(cell(p.contribution, min(digits, 4)), 30)}"
         lines.append(text)

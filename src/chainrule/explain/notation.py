@@ -55,10 +55,15 @@ def brief(x, digits=6, most=6):
     """Write a value: a number or small array whole, a larger one as its shape, norm and first entries."""
     if np.size(x) <= most:
         return array(x, digits, most)
+    head = ", ".join(number(v, 4) for v in np.ravel(x)[: most // 2])
+    return f"{sized(x)}: {head}, …"
+
+
+def sized(x, digits=4):
+    """Write an array as its shape and norm."""
     entries = np.ravel(x)
     norm = np.linalg.norm(entries.astype(complex if entries.dtype.kind == "c" else float))
-    head = ", ".join(number(v, 4) for v in entries[: most // 2])
-    return f"{shape(np.shape(x))}, norm {number(norm, 4)}: {head}, …"
+    return f"{shape(np.shape(x))}, norm {number(norm, min(digits, 4))}"
 
 
 def shape(s):

@@ -13,7 +13,7 @@ try:
 except ImportError as error:
     raise MissingDependencyError("rich", "explain", "a table in colour") from error
 
-STYLES = {"step": "bold cyan", "expression": "", "value": "green", "arrives by": "dim"}
+STYLES = {"step": "bold cyan", "line": "dim", "name": "bold", "expression": "", "value": "green", "arrives by": "dim"}
 
 
 def show(explanation, console=None):

@@ -19,7 +19,7 @@ from chainrule.engine.dual import Dual, make_dual
 from chainrule.engine.pulls import pull_of, pulled, residuals
 from chainrule.engine.spec import ones_of, shape_of, spec_of, zeros_of
 from chainrule.engine.tape import Node, leaf
-from chainrule.explain import notation
+from chainrule.explain import gates, notation
 from chainrule.program.ir import Program, Symbol
 
 _HAND = 0.25  # the level of duals made by hand
@@ -35,6 +35,13 @@ class Step:
     symbols: tuple  # those that the step defines: one, or one for each output of the call
     equation: Any = None
 
+    @property
+    def place(self):
+        """The user's name for the value of a call, and the number of the user's line."""
+        e = self.equation
+        hints = [s.hint for s in self.symbols if s is not None and s.hint] if e is not None else []
+        return (hints[0] if hints else None), (e.place.line if e is not None and e.place is not None else None)
+
 
 @dataclass(frozen=True)
 class ForwardRow:
@@ -44,6 +51,8 @@ class ForwardRow:
     expression: str
     value: Any
     tangents: tuple
+    name: str | None = None  # the user's, and the number of the user's line
+    line: int | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +77,7 @@ class Path:
     local: Any
     contribution: Any
     diagonal: Any = None
+    text: str | None = None  # what stands for a Jacobian that is not formed: ``ȳ Wᵀ``
 
 
 @dataclass(frozen=True)
@@ -79,6 +89,8 @@ class ReverseRow:
     value: Any
     adjoint: Any
     paths: tuple
+    name: str | None = None
+    line: int | None = None
 
 
 @dataclass(frozen=True)
@@ -131,7 +143,7 @@ class Trace:
             for c in columns:
                 parts = [c.get(s, zeros_of(self.values[s])) for s in step.symbols if s is not None]
                 tangents.append(parts[0] if len(step.symbols) == 1 else tuple(parts))
-            rows.append(ForwardRow(step.name, step.expression, step.value, tuple(tangents)))
+            rows.append(ForwardRow(step.name, step.expression, step.value, tuple(tangents), *step.place))
         return ForwardTable(tuple([name for name, _, _ in directions]), tuple(rows))
 
     def _tangents(self, k, i):
@@ -163,7 +175,7 @@ class Trace:
             parts = [dense(bars.get(s, zeros_of(self.values[s]))) for s in step.symbols if s is not None]
             adjoint = parts[0] if len(step.symbols) == 1 else tuple(parts)
             found = tuple([p for s in step.symbols for p in paths.get(s, {}).values()])
-            rows.append(ReverseRow(step.name, step.expression, step.value, adjoint, found))
+            rows.append(ReverseRow(step.name, step.expression, step.value, adjoint, found, *step.place))
         return ReverseTable(name, tuple(rows), frozenset([output] if isinstance(output, Symbol) else []))
 
     def _adjoints(self, output, i):
@@ -200,7 +212,13 @@ class Trace:
                         before = known.diagonal if step_shape else known.local
                         d = None if d is None or before is None else before + d
                     paths[x][step.name] = Path(
-                        step.name, x.name, shown, None if step_shape else d, part, d if step_shape else None
+                        step.name,
+                        x.name,
+                        shown,
+                        None if step_shape else d,
+                        part,
+                        d if step_shape else None,
+                        gates.local_text(e, j) if known is None else None,
                     )
         return bars, paths
 
