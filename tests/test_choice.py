@@ -193,3 +193,19 @@ def test_the_back_end_goes_with_copies_and_derivatives():
     assert agree(
         cr.grad(lambda x: np.sum(cr.compile(f, backend="native")(x) * x))(X), cr.grad(lambda x: np.sum(f(x) * x))(X)
     )
+
+
+def test_rounds_are_taken_off_a_stack_in_their_order():
+    def f(x):
+        y = x * 0.3 + 0.1
+        while np.sum(y) < 1e6:
+            y = y * x + 0.5
+        return np.sum(y * y)
+
+    x = np.linspace(1.3, 1.4, 140_000)
+    want = cr.grad(f)(x * 1.0001)
+    for backend in ("numpy", "native"):
+        g = cr.compile(cr.grad(f), backend=backend)
+        g(x)
+        assert np.allclose(g(x * 1.0001), want, rtol=1e-12)
+        assert g.stats().traces == 1

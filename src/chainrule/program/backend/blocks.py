@@ -16,6 +16,7 @@ from chainrule.program.backend.arrays import kind_of
 from chainrule.program.backend.numbers import BOOL, FLOAT, function_of, is_float, reads_of
 from chainrule.program.emit.text import literal
 from chainrule.program.ir import Symbol
+from chainrule.program.loops.ir import taken_from
 
 BLOCK = 8192
 LARGE = 131072  # arrays of more entries are run in blocks: several of others fit in the cache as they are
@@ -63,13 +64,13 @@ def grown(work, shape, done):
         reads = set(e.reads)
         if reads & late:
             waiting.append(e)
-            late.update(e.outputs)
+            late.update(e.outputs, taken_from(e))
         elif shape_of(e) == shape or (members and sums(e, made)):
             members.append(e)
             (made if e.output.shape else late).update(e.outputs)
         elif reads & made:
             waiting.append(e)
-            late.update(e.outputs)
+            late.update(e.outputs, taken_from(e))
         elif shape_of(e) is not None:
             break
         else:

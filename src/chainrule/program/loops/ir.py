@@ -146,6 +146,11 @@ class Pop:
         return [f"{', '.join(map(str, self.output))} = {self.stack}.pop() of way {self.way}"]
 
 
+def taken_from(e) -> list:
+    """Return the stacks that an equation takes rounds off: what takes more off them has to come after it."""
+    return [s for s in (getattr(e, "pops", None), getattr(e, "stack", None)) if s is not None]
+
+
 def blocks_of(block):
     """Find a block and all that follow it."""
     stack = [block]

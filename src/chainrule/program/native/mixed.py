@@ -4,6 +4,7 @@ The Python is what the NumPy back end writes; a kernel is a call among its lines
 """
 
 from chainrule.program.backend import code_of, module
+from chainrule.program.backend.unroll import unrolled
 from chainrule.program.backend.writer import Writer
 from chainrule.program.emit import head, helpers_in
 from chainrule.program.ir import PYTHON, Program
@@ -146,6 +147,7 @@ def finished(writer: Arrays) -> Runner:
 
 def build(program: Program):
     """Return what runs a program, as machine code as far as that pays; None if it does not."""
+    program = unrolled(program)
     try:
         return finished(Arrays(program))
     except NotLowered:

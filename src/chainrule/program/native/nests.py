@@ -30,6 +30,7 @@ import numpy as np
 from chainrule.engine import indexing
 from chainrule.program.backend.numbers import function_of
 from chainrule.program.ir import PYTHON, Equation, Symbol
+from chainrule.program.loops.ir import taken_from
 from chainrule.program.native import target
 from chainrule.program.native.builder import Value, constant, type_of
 from chainrule.program.native.nests_emit import Added, Emit, Stored, Total
@@ -317,7 +318,7 @@ def grown(work, is_memory, fits):
         reads = set(e.reads)
         if reads & late:
             waiting.append(e)
-            late.update(e.outputs)
+            late.update(e.outputs, taken_from(e))
         elif (fits is None or fits(e)) and not is_view(e, growing.makers, is_memory) and growing.takes(e):
             if e.output in growing.late:
                 late.add(e.output)
@@ -326,10 +327,10 @@ def grown(work, is_memory, fits):
             return None, before, work[1:]
         elif any(s in growing.makers for s in reads):
             waiting.append(e)
-            late.update(e.outputs)
+            late.update(e.outputs, taken_from(e))
         elif starts(e, is_memory, fits):  # of another nest: what comes now may belong to either
             waiting.append(e)
-            late.update(e.outputs)
+            late.update(e.outputs, taken_from(e))
         else:
             before.append(e)
         if len(waiting) > WAITING:
