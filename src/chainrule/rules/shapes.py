@@ -211,7 +211,8 @@ def astype(x, dtype, /, *, copy=True, device=None):
     if dtype.kind not in "fc":
         x = value(x)
         if isinstance(x, Boxed):  # of a batch, of a program
-            return x.run_constant(np.ndarray.astype, (x, dtype), {}, x.level)
+            cast = (np.ndarray.astype, (x, dtype)) if x.shape else (dtype.type, (x,))  # NumPy's scalars are no arrays
+            return x.run_constant(*cast, {}, x.level)
         return x.astype(dtype) if hasattr(x, "astype") else dtype.type(x)
     if x.dtype != dtype:
         return cast_to(x, dtype)
