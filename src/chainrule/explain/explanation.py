@@ -131,7 +131,7 @@ class Explanation:
 
         from chainrule.explain.page import page
 
-        text = page(self.data())
+        text = page(self.data(graph=False, files=True))
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
         return text
@@ -157,6 +157,40 @@ class Explanation:
             parts.append("\n".join(self.remarks()))
         text = "\n\n".join(parts)
         return layout.ascii_only(text) if ascii_only else text
+
+    def first_nonfinite(self) -> Any:
+        """Return the first value, tangent or cotangent that is NaN or infinite, with the user's line; None if none is.
+
+        Returns
+        -------
+        Fault or None
+            Prints as a sentence. Of a cotangent `where` is the line whose backward pass made it.
+        """
+        from chainrule.explain.faults import first_nonfinite
+
+        return first_nonfinite(self)
+
+    def kinks(self) -> list:
+        """Return the ties and kinks that the run hit exactly: `Kink` objects, which print as lines.
+
+        Ties of maxima, ``abs`` and ``relu`` at 0, infinite slopes such as that of ``sqrt`` at 0, jumps, and comparisons
+        whose sides are equal.
+        """
+        from chainrule.explain.faults import kinks
+
+        return kinks(self)
+
+    def cost(self, repeat: int = 3) -> Any:
+        """Count operations and bytes, and measure time, for each of the user's lines, forward and backward.
+
+        Returns
+        -------
+        Cost
+            Prints as a table; `rows` has one `LineCost` per line.
+        """
+        from chainrule.explain.cost import cost
+
+        return cost(self, repeat)
 
     def data(self, *, graph: bool = True, files: bool = False) -> dict:
         """Return all of it as dicts, lists, text and numbers, as for JSON. Values are text, rounded to six digits.

@@ -3,7 +3,8 @@
 The file is put together from the sources beside this module: `page.html` is the frame, `style.css` the looks, and the
 scripts in `SCRIPTS`, in that order, share one module scope. What the page shows is handed over as JSON in a block of its
 own; the scripts put every text of it into the document as text, never as markup. A content security policy lets only
-these scripts and styles run, by their hashes, and nothing be loaded.
+these scripts and styles run, by their hashes, and nothing be loaded. The graph is laid out in the page itself: its
+cards show values and gradients from when they are computed, and it may be drawn around any one step.
 """
 
 import base64
@@ -12,6 +13,8 @@ import html
 import json
 import math
 from importlib import resources
+
+from chainrule.explain.fold import MOST, fold
 
 SCRIPTS = (
     "words.js", "model.js", "state.js", "dom.js", "layout.js", "graph.js", "rows.js", "source.js", "table.js",
@@ -40,16 +43,27 @@ def page(data: dict) -> str:
     """
     style = source("style.css")
     script = "".join(f"// {name}\n{source(name)}\n" for name in SCRIPTS)
-    policy = f"default-src 'none'; style-src {hashed(style)}; script-src {hashed(script)}; base-uri 'none'; form-action 'none'"
+    policy = (
+        f"default-src 'none'; style-src {hashed(style)}; script-src {hashed(script)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    shown = [{k: v for k, v in s.items() if k != "file"} for s in data["steps"]]  # a path of this machine is nobody's
     parts = {
         "POLICY": policy,
         "TITLE": html.escape(str(data.get("title") or "chainrule")),
         "STYLE": style,
-        "DATA": block(data),
+        "DATA": block({**data, "steps": shown, "graph": {"folded": folded(data["steps"])}}),
         "SCRIPT": script,
     }
     pieces = source("page.html").split("%%")  # text, name, text, name, ..., text: nothing is replaced twice
     return "".join(parts[p] if k % 2 else p for k, p in enumerate(pieces))
+
+
+def folded(steps):
+    """Return the groups of steps that share a card where there are too many for one each."""
+    if len(steps) <= MOST:
+        return []
+    return [{"label": g.label or g.code, "steps": g.steps} for g in fold(steps) if len(g.steps) > 1]
 
 
 def source(name):

@@ -28,4 +28,8 @@ function rounded(text, digits = 6) {
   });
 }
 
-const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+// An array by its shape and norm alone, as a card has room for.
+function brief(text, digits) {
+  const array = /^([\d×]+), norm ([^:]+):/.exec(text);
+  return array ? `${array[1]} ‖${rounded(array[2], digits)}‖` : rounded(text, digits);
+}

@@ -3,8 +3,9 @@
 // A graph of many steps is folded: the recording's own groups, or else the steps of one source line, share a card. The
 // other view, "around the step", lays out the nearest steps anew whenever the step changes.
 
-const MOST_CARDS = 90; // of the whole graph, before it is folded
+const MOST_CARDS = 60; // of the whole graph, before it is folded
 const NEAR = 18; // cards around a step
+const READABLE = 0.72; // the scale that a large graph is shown at first
 const CARD = { height: 62, letter: 7.4, least: 96, most: 190 };
 
 const graph = { root: get("graph"), groups: null, cards: [], edges: [], of: new Map(), view: null, box: null };
@@ -33,6 +34,7 @@ function folded() {
 }
 
 function labelOf(line, members) {
+  if (steps[members[0]].kind !== "call") return members.map((k) => steps[k].text).join(", ");
   const text = sourceLines[Number(line) - firstLine];
   return text ? text.trim() : `${steps[members[0]].op || steps[members[0]].kind || ""}`;
 }
@@ -73,7 +75,7 @@ function buildGraph() {
 
   graph.edges = edges.map(([from, to], at) => ({ from, to, element: edgePath(made.routes[at], made.nodes[from], made.nodes[to]) }));
   graph.cards = graph.groups.map((g, at) => card(g, made.nodes[at], edges.filter(([from]) => from === at).length));
-  const mark = draw("marker", { id: "head", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto-start-reverse" },
+  const mark = draw("marker", { id: "head", viewBox: "0 0 8 8", refX: 7, refY: 4, markerUnits: "userSpaceOnUse", markerWidth: 10, markerHeight: 10, orient: "auto-start-reverse" },
     draw("path", { d: "M0 0L8 4L0 8z", fill: "context-stroke" }));
   const stage = draw("g", { class: "stage" });
   stage.append(...graph.edges.map((e) => e.element), ...graph.cards.map((c) => c.element));
@@ -81,8 +83,9 @@ function buildGraph() {
   graph.root.replaceChildren(svg);
   graph.stage = stage;
   graph.box = made;
-  if (state.graph === "near" || !graph.view) fitGraph();
+  if (state.graph === "near" || graph.kind !== state.graph) fitGraph(READABLE);
   else moveGraph();
+  graph.kind = state.graph;
 }
 
 function widthOf(group) {
@@ -114,15 +117,15 @@ function edgePath(route, from, to) {
 function card(group, at, uses) {
   const one = group.members.length === 1 && group.label === undefined;
   const s = steps[group.members[0]];
-  const kinds = ["card", one ? s.kind : "group", group.members.some((m) => outputs.has(m)) ? "output" : ""];
+  const kinds = ["card", one ? s.kind : "group", s.role === "parameter" ? "parameter" : "", group.members.some((m) => outputs.has(m)) ? "output" : ""];
   const [w, h] = [at.width, at.height];
   const box = draw("rect", { x: -w / 2, y: -h / 2, width: w, height: h, rx: one && s.kind !== "call" ? h / 2 : 9 });
   const head = draw("text", { class: "head", y: -h / 2 + 18 }, headOf(group)[0]);
-  const name = draw("text", { class: "name", x: -w / 2 + 4, y: -h / 2 - 5 }, one ? cut(s.name && s.name !== s.text ? `${s.id} ${s.name}` : s.id, 18) : "");
+  const name = draw("text", { class: "name", x: -w / 2 + 4, y: -h / 2 - 5 }, one ? cut(s.name && s.name !== s.text ? `${s.id} ${s.name}` : s.id, 18) : say("group", group.members.length));
   const value = draw("text", { class: "value", y: -h / 2 + 35 });
   const gradient = draw("text", { class: "gradient", y: -h / 2 + 51 });
   const full = draw("title", {}, one ? `${s.id} = ${s.text}` : String(group.label ?? ""));
-  const element = draw("g", { class: kinds.join(" "), transform: `translate(${Math.round(at.x)} ${Math.round(at.y)})` }, full, box, head, name, value, gradient);
+  const element = draw("g", { class: kinds.filter(Boolean).join(" "), transform: `translate(${Math.round(at.x)} ${Math.round(at.y)})` }, full, box, head, name, value, gradient);
   if (uses > 1) element.append(draw("circle", { class: "copy", cy: h / 2, r: 4 }, draw("title", {}, say("copy", uses))));
   const pick = () => {
     const now = group.members.filter((m) => m < state.frame);
@@ -144,8 +147,8 @@ function showGraph() {
     const value = hasValue(step);
     const gradient = hasGradient(step);
     const mark = state.mode === "forward" ? dotted(steps[step].id) : barred(steps[step].id);
-    c.value.textContent = value ? cut(c.one ? rounded(valueOf(step), 5) : `${steps[step].id} = ${rounded(valueOf(step), 4)}`, 25) : c.one ? "" : say("group", members.length);
-    c.gradient.textContent = gradient ? cut(`${mark} = ${rounded(gradientOf(step), 4)}`, 26) : "";
+    c.value.textContent = value ? cut(c.one ? brief(valueOf(step), 5) : `${steps[step].id} = ${brief(valueOf(step), 4)}`, 25) : "";
+    c.gradient.textContent = gradient ? cut(`${mark} = ${brief(gradientOf(step), 4)}`, 26) : "";
     const lit = {
       done: value, back: gradient && state.mode === "reverse", now: k === at, source: from.has(k) && k !== at,
       chosen: members.includes(state.chosen), hovered: members.includes(state.hovered),
@@ -165,12 +168,12 @@ function showGraph() {
 
 // -- zoom and pan --------------------------------------------------------------------------------------------
 
-function fitGraph() {
-  const { clientWidth: w, clientHeight: h } = graph.root;
+function fitGraph(least = 0) {
+  const [w, h] = (graph.size ||= [graph.root.clientWidth, graph.root.clientHeight]);
   const { width, height } = graph.box;
-  const scale = Math.min((w - 32) / width, (h - 44) / (height + 14), 1.25);
-  const readable = Math.max(scale, state.graph === "near" ? 0.5 : Math.min(0.34, scale * 4));
-  graph.view = { scale: readable, x: (w - width * readable) / 2, y: readable > scale ? 26 : (h - height * readable) / 2 + 6 };
+  const all = Math.min((w - 28) / width, (h - 40) / (height + 14), 1.2);
+  const scale = all > 0.8 * least ? all : least;
+  graph.view = { scale, x: (w - width * scale) / 2, y: scale > all ? 26 : (h - height * scale) / 2 + 7 };
   graph.fitted = true;
   moveGraph();
 }
@@ -204,8 +207,8 @@ function followGraph(k) {
   const { scale, x, y } = graph.view;
   const node = graph.box.nodes[at];
   const [px, py] = [node.x * scale + x, node.y * scale + y];
-  const { clientWidth: w, clientHeight: h } = graph.root;
-  const [mx, my] = [Math.min(w / 3, (node.width / 2) * scale + 16), Math.min(h / 3, (node.height / 2) * scale + 26)];
+  const [w, h] = graph.size;
+  const [mx, my] = [Math.min(w / 3, (node.width / 2) * scale + 16), Math.min(h / 3, node.height * scale + 50)];
   const dx = px < mx ? mx - px : px > w - mx ? w - mx - px : 0;
   const dy = py < my ? my - py : py > h - my ? h - my - py : 0;
   if (dx || dy) {
@@ -256,9 +259,14 @@ function handleGraph() {
   });
   get("zoom-in").addEventListener("click", () => zoomGraph(1.25));
   get("zoom-out").addEventListener("click", () => zoomGraph(0.8));
-  get("zoom-fit").addEventListener("click", fitGraph);
+  get("zoom-fit").addEventListener("click", () => fitGraph());
   for (const kind of ["whole", "near"]) get(`graph-${kind}`).addEventListener("click", () => change({ graph: kind }));
-  new ResizeObserver(() => (graph.fitted ? fitGraph() : null)).observe(root);
+  new ResizeObserver(() => {
+    graph.size = [root.clientWidth, root.clientHeight];
+    if (!graph.fitted) return;
+    fitGraph(READABLE);
+    followGraph(shown());
+  }).observe(root);
 }
 
 // To the step before or after the one looked at, in the order of the evaluation.
@@ -274,5 +282,5 @@ views.push((changed) => {
   if (touched(changed, "graph"))
     for (const kind of ["whole", "near"]) get(`graph-${kind}`).setAttribute("aria-pressed", state.graph === kind);
   showGraph();
-  if (touched(changed, "frame", "chosen") && !near) followGraph(shown());
+  if (touched(changed, "frame", "chosen", "graph")) followGraph(shown());
 });

@@ -43,7 +43,8 @@ function facts(k) {
   if (s.shape && s.shape.length) told.push(`${s.shape.join("×")} ${s.dtype || ""}`.trim());
   else if (s.dtype && s.dtype !== "float64") told.push(s.dtype);
   if (s.shape && s.shape.length && typeof s.norm === "number" && hasValue(k)) told.push(`${say("norm")} ${Number(s.norm.toPrecision(5))}`);
-  if (s.jacobian) told.push(say("jacobian", s.jacobian));
+  const jacobian = /^(\S+) \(([\d,]+) /.exec(s.jacobian || "");
+  if (jacobian) told.push(say("jacobian", jacobian[1], jacobian[2]));
   if (users[k].length > 1) told.push(say("copy", users[k].length));
   return told;
 }
@@ -70,7 +71,7 @@ function valueLine(k) {
 function tangentLine(k) {
   const s = steps[k];
   if (s.kind !== "call") {
-    const seeded = !/^[[\]0., …()]*$/.test(gradientOf(k));
+    const seeded = !/^[[\]0.,×…() -]*$/.test(gradientOf(k));
     return make("p", { class: "said" }, say(seeded ? "direct" : "fixed"));
   }
   const line = make("div", { class: "terms" });
@@ -91,7 +92,7 @@ function gradientLines(k) {
   const s = steps[k];
   const paths = pathsOf(k);
   if (!paths.length) {
-    const seed = outputs.has(k) && (backward[state.output] || {}).output === s.id;
+    const seed = pass().turn.get(k) === 0;
     return [
       make("p", { class: "said" }, seed ? say("seed", nameOfOutput(state.output)) : say("unused")),
       make("div", { class: "terms" }, box("gradient total", barred(s.id), gradientOf(k))),
@@ -102,19 +103,20 @@ function gradientLines(k) {
     const gate = from === undefined ? "" : steps[from].gate || "function";
     const why = WORDS[state.language].gates[gate] || WORDS[state.language].gates.function;
     const row = make("div", { class: "terms path", title: why },
-      box("gradient", barred(path.from), String(path.upstream), say("upstream")), sign("×"),
+      box("gradient", barred(path.from), String(path.upstream), say("upstream")), sign(/ȳ/.test(path.local) ? "→" : "×"),
       box("local", fraction(path.from, s.id), path.local ?? say("product"), path.local == null ? say("formed") : say("local")), sign("="),
-      box("gradient", say("arrives", path.from), String(path.contribution), say("downstream")));
-    row.append(make("span", { class: "why" }, why));
+      paths.length > 1
+        ? box("gradient", say("arrives", path.from), String(path.contribution), say("downstream"))
+        : box("gradient total", barred(s.id), gradientOf(k), say("downstream")));
+    if (paths.length === 1) row.append(make("span", { class: "why" }, why));
     return row;
   });
   if (paths.length > MOST_BOXES) rows.push(make("p", { class: "said" }, say("more", paths.length - MOST_BOXES)));
+  if (paths.length === 1) return [make("div", { class: "paths" }, ...rows)];
   const sum = make("div", { class: "terms sum" });
-  if (paths.length > 1)
-    paths.slice(0, MOST_BOXES).forEach((p, n) => sum.append(...(n ? [sign("+")] : []), make("span", { class: "plain" }, cut(rounded(p.contribution), 24))));
+  paths.slice(0, MOST_BOXES).forEach((p, n) => sum.append(...(n ? [sign("+")] : []), make("span", { class: "plain" }, cut(rounded(p.contribution), 24))));
   if (paths.length > MOST_BOXES) sum.append(sign("+ …"));
-  if (paths.length > 1) sum.append(sign("="));
-  sum.append(box("gradient total", barred(s.id), gradientOf(k), paths.length > 1 ? say("sum", paths.length) : null));
+  sum.append(sign("="), box("gradient total", barred(s.id), gradientOf(k), say("sum", paths.length)));
   return [make("div", { class: "paths" }, ...rows), sum];
 }
 
@@ -131,7 +133,7 @@ function startLines() {
 function endLine() {
   if (state.frame !== frames() || state.chosen >= 0) return null;
   const ids = state.mode === "forward" ? data.outputs || [] : data.inputs || [];
-  const line = make("div", { class: "terms end" }, make("span", { class: "pass end" }, say("end")));
+  const line = make("div", { class: "terms result" }, make("span", { class: "pass done" }, say("end")));
   for (const id of ids.slice(0, MOST_BOXES)) {
     if (!known.has(id)) continue;
     const k = known.get(id);
@@ -154,6 +156,7 @@ views.push((changed) => {
   else if (goingBack() && hasGradient(k)) lines.push(...gradientLines(k));
   else lines.push(valueLine(k));
   const end = endLine();
-  panel.root.replaceChildren(...lines, ...(end ? [end] : []));
+  const last = end && lines.length > 2 ? [lines.pop(), end] : end ? [end] : [];
+  panel.root.replaceChildren(...lines, ...(last.length ? [make("div", { class: "sums" }, ...last)] : []));
   panel.root.scrollTop = 0;
 });

@@ -76,7 +76,7 @@ const KEYS = {
   "+": () => zoomGraph(1.25),
   "=": () => zoomGraph(1.25),
   "-": () => zoomGraph(0.8),
-  0: fitGraph,
+  0: () => fitGraph(),
   m: () => setMode(state.mode === "forward" ? "reverse" : "forward"),
   "?": () => get("keys").showModal(),
 };

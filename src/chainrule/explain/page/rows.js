@@ -7,9 +7,18 @@ class Rows {
     Object.assign(this, { root, height, count, row, head, width, pick, enter });
     this.space = make("div", { class: "space", role: "presentation" });
     this.at = -1;
+    this.top = 0; // where it is scrolled to, and how high it is: to ask the document would have it laid out anew
+    this.room = root.clientHeight;
     root.replaceChildren(...(head ? [head] : []), this.space);
-    root.addEventListener("scroll", () => this.show(), { passive: true });
-    new ResizeObserver(() => this.show()).observe(root);
+    root.addEventListener("scroll", () => {
+      if (root.scrollTop === this.top) return;
+      this.top = root.scrollTop;
+      this.show();
+    }, { passive: true });
+    new ResizeObserver(() => {
+      this.room = root.clientHeight;
+      this.show();
+    }).observe(root);
     root.addEventListener("keydown", (event) => this.key(event));
     const under = (event) => {
       const row = event.target.closest("[data-row]");
@@ -21,7 +30,7 @@ class Rows {
   }
 
   key(event) {
-    const page = Math.max(1, Math.floor(this.root.clientHeight / this.height) - 2);
+    const page = Math.max(1, Math.floor(this.room / this.height) - 2);
     const by = { ArrowUp: -1, ArrowDown: 1, PageUp: -page, PageDown: page }[event.key];
     if (event.key === "Enter") this.enter();
     else if (by && !event.shiftKey) this.pick(Math.min(this.count() - 1, Math.max(0, this.at + by)), Math.sign(by));
@@ -32,9 +41,8 @@ class Rows {
 
   // Fills in the rows that are in sight, and a few more on either side.
   show() {
-    const { scrollTop, clientHeight } = this.root;
-    const first = Math.max(0, Math.floor(scrollTop / this.height) - 6);
-    const last = Math.min(this.count(), Math.ceil((scrollTop + (clientHeight || 400)) / this.height) + 6);
+    const first = Math.max(0, Math.floor(this.top / this.height) - 4);
+    const last = Math.min(this.count(), Math.ceil((this.top + (this.room || 400)) / this.height) + 4);
     this.space.style.height = `${this.count() * this.height}px`;
     const width = this.width();
     this.space.style.minWidth = width ? `${width}ch` : "";
@@ -56,10 +64,17 @@ class Rows {
   follow(k) {
     this.at = k;
     if (k < 0) return;
-    const room = this.root.clientHeight - (this.head ? this.head.offsetHeight : 0);
-    const top = k * this.height;
+    const room = this.room - (this.head ? 30 : 0);
     const margin = Math.min(this.height * 1.5, room / 3);
-    if (top - margin < this.root.scrollTop) this.root.scrollTop = top - margin;
-    else if (top + this.height + margin > this.root.scrollTop + room) this.root.scrollTop = top + this.height + margin - room;
+    const [least, most] = [(k + 1) * this.height + margin - room, k * this.height - margin];
+    if (this.top >= least && this.top <= most) return;
+    const end = Math.max(0, this.count() * this.height - room);
+    this.scrollTo(Math.min(end, Math.max(0, this.top > most ? most : least)));
+  }
+
+  scrollTo(top) {
+    this.top = top;
+    this.space.style.height = `${this.count() * this.height}px`;
+    this.root.scrollTop = top;
   }
 }

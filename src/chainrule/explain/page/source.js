@@ -2,6 +2,8 @@
 
 const source = { root: get("source") };
 
+const turnsBack = flatLines.findIndex((line) => line.trim() === "# backward"); // where the flat gradient's pass back begins
+
 const isFlat = () => state.source === "flat";
 const lines = () => (isFlat() ? flatLines : sourceLines);
 
@@ -10,22 +12,26 @@ function stepsAt(at) {
   return stepsOfLine.get(at + firstLine) || [];
 }
 
-// The lines of a step: in the flat gradient there may be several, and the first of the pass under way is to be seen.
+// The lines of a step: in the flat gradient those of the pass under way, if it has any.
 function linesOf(k) {
   if (k < 0) return [];
-  if (isFlat()) return (flatOf.get(k) || []).map((line) => line - 1);
+  if (isFlat()) {
+    const all = (flatOf.get(k) || []).map((line) => line - 1);
+    const here = all.filter((at) => turnsBack < 0 || at > turnsBack === goingBack());
+    return here.length ? here : all;
+  }
   return steps[k].line == null ? [] : [steps[k].line - firstLine];
 }
 
 function lineInSight(k) {
   const found = linesOf(k);
-  return found.length ? (goingBack() ? found.at(-1) : found[0]) : -1;
+  return found.length ? found[0] : -1;
 }
 
 function lineRow(at) {
   const here = stepsAt(at);
   const now = current();
-  const lit = here.includes(now) || linesOf(now).includes(at);
+  const lit = now >= 0 && linesOf(now).includes(at);
   const kinds = ["line"];
   if (lit) kinds.push("now");
   if (here.includes(state.chosen)) kinds.push("chosen");
@@ -45,8 +51,8 @@ function noteOf(here, now) {
   if (isFlat() || !here.length) return null;
   const k = here.includes(now) ? now : here.findLast(hasValue);
   if (k === undefined || !hasValue(k)) return null;
-  if (hasGradient(k) && goingBack()) return make("span", { class: "note gradient" }, `${barred(steps[k].id)} = ${cut(rounded(gradientOf(k), 4), 24)}`);
-  return make("span", { class: "note value" }, `${steps[k].id} = ${cut(rounded(valueOf(k), 4), 24)}`);
+  if (hasGradient(k) && goingBack()) return make("span", { class: "note gradient" }, `${barred(steps[k].id)} = ${cut(brief(gradientOf(k), 4), 24)}`);
+  return make("span", { class: "note value" }, `${steps[k].id} = ${cut(brief(valueOf(k), 4), 24)}`);
 }
 
 const TOKEN = /(#.*$)|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|\b(def|return|for|in|if|elif|else|while|lambda|import|from|as|and|or|not|is|None|True|False|with|class)\b|\b(\d[\w.]*)/g;
@@ -101,7 +107,7 @@ views.push((changed) => {
   if (touched(changed, "source")) {
     get("tab-source").setAttribute("aria-pressed", !isFlat());
     get("tab-flat").setAttribute("aria-pressed", isFlat());
-    source.root.scrollTop = 0;
+    sourceRows.scrollTo(0);
   }
   source.root.classList.toggle("empty", !lines().length);
   source.root.dataset.empty = lines().length ? "" : say(isFlat() ? "noFlat" : "noSource");

@@ -5,7 +5,7 @@ const COLUMNS = ["step", "expression", "value", "gradient", "gate", "shape", "li
 
 const gateOf = (k) => {
   const s = steps[k];
-  const gate = s.kind === "call" ? s.gate || "function" : s.kind;
+  const gate = s.kind === "call" ? s.gate || "function" : s.role || s.kind;
   return WORDS[state.language].gateNames[gate] || gate;
 };
 
@@ -33,24 +33,21 @@ function tableRow(k) {
   return make("div", { class: kinds.join(" "), role: "row", id: `row-${k}`, "aria-rowindex": k + 2, "aria-selected": String(k === shown()) },
     ...COLUMNS.map((c) => {
       const text = cellText(c, k);
-      return make("div", { class: c, role: "gridcell", title: text.length > 18 ? text : null }, text);
+      return make("div", { class: `cell-${c}`, role: "gridcell", title: text.length > 18 ? text : null }, text);
     }));
 }
 
 function tableHead() {
   const forward = state.mode === "forward";
   const along = directions[state.direction];
-  const of = (backward[state.output] || {}).output;
-  const title = { gradient: forward ? `v̇ = ∂v/∂${along}` : `v̄ = ∂${of === undefined ? "f" : nameOfOutput(state.output)}/∂v` };
-  table.head.replaceChildren(...COLUMNS.map((c) => make("div", { class: c, role: "columnheader" }, title[c] || say(c))));
+  const title = { gradient: forward ? `v̇ = ∂v/∂${along}` : `v̄ = ∂${backward.length ? nameOfOutput(state.output) : "f"}/∂v` };
+  table.head.replaceChildren(...COLUMNS.map((c) => make("div", { class: `cell-${c}`, role: "columnheader" }, title[c] || say(c === "line" ? "lineTitle" : c))));
 }
 
 // What the output of a pass back is called.
 function nameOfOutput(k) {
   const pass = backward[k];
-  if (pass.name) return pass.name;
-  const function_ = data.function || "f";
-  return backward.length > 1 ? `${function_}[${k}]` : function_;
+  return pass.output && !known.has(pass.output) ? pass.output : data.function || "f";
 }
 
 const tableRows = new Rows(table.root, {
@@ -76,9 +73,9 @@ function measureTable() {
     step: longest(steps.map((s) => (s.name && s.name !== s.text ? `${s.id}  ${s.name}` : s.id)), 5, 18),
     expression: longest(steps.map((s) => s.text || ""), 11, 28),
     value: longest(steps.map((s) => s.value || ""), 9, 23),
-    gradient: longest(backward.flatMap((b) => Object.values(b.adjoints || {})), 13, 23),
+    gradient: longest([...backward.flatMap((b) => Object.values(b.adjoints || {})), ...Object.values(tangents).flat()], 13, 23),
   };
-  for (const [name, width] of Object.entries(wide)) table.root.style.setProperty(`--${name}`, `${width + 2}ch`);
+  for (const [name, width] of Object.entries(wide)) table.root.style.setProperty(`--${name}`, `calc(${width}ch + 22px)`);
   table.root.setAttribute("aria-rowcount", steps.length + 1);
   table.root.setAttribute("aria-colcount", COLUMNS.length);
 }
