@@ -4,6 +4,7 @@
 finding, too, since the plain run of the program had none.
 """
 
+import functools
 import warnings
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from chainrule import tree
 from chainrule.engine.variable import Variable
 from chainrule.errors import ConversionError, OutArgumentError, SourceError
+from chainrule.program.choice import installed
 from chainrule.program.compiling import compile
 from chainrule.program.flat import flat
 from chainrule.program.ir import GuardFailed, interpret, verify
@@ -21,7 +23,9 @@ from chainrule.testing.fuzz_writing import copied
 from chainrule.transforms import grad, jacobian, jvp, vjp, vmap
 
 REFUSALS = (ConversionError, OutArgumentError)  # what docs/limits.md names: traced values written into plain arrays
-TRANSFORMS = {"flat": flat, "compile": compile}
+TRANSFORMS = {"flat": flat, "compile": functools.partial(compile, backend="numpy")}
+if installed():
+    TRANSFORMS["native"] = functools.partial(compile, backend="native")
 
 
 class Finding:
@@ -56,8 +60,7 @@ class Comparison(Case):
         self.mode("jacobian", self.jacobian)
         self.mode("record", lambda: self.recorded(self.f, False))
         self.mode("record of grad", lambda: self.recorded(grad(self.loss, self.argnums), True))
-        for name in ("flat", "compile"):
-            transform = TRANSFORMS[name]
+        for name, transform in TRANSFORMS.items():
             self.mode(name, lambda: self.function(transform, name, self.f, False))
             self.mode(f"{name} of grad", lambda: self.function(transform, name, grad(self.loss, self.argnums), True))
         self.mode("grad of compile", self.through_compiled)
@@ -249,10 +252,12 @@ class Comparison(Case):
                 self.spare("a point whose way a program has not recorded")
                 continue
             found = tree.flatten(made(*copied(list(self.points[k]))))[0]
+            if name == "native" and any("can't be built" in why for why in made.stats().eager):
+                raise RuntimeError(made.stats().eager[-1])
             if name == "flat" and gradient and not all(np.all(np.isfinite(y)) for y in found):
                 self.leave("a program for finite numbers")
                 continue
-            self.same_outputs(found, f, gradient, k, name)
+            self.same_outputs(found, f, gradient, k, name, gradient or name == "native")
             for y in found:  # the caller's from now on
                 if isinstance(y, np.ndarray) and y.flags.writeable:
                     y.fill(np.nan)
@@ -276,8 +281,9 @@ class Comparison(Case):
             return False
         return True
 
-    def same_outputs(self, found, f, gradient, k, what):
-        """Compare outputs with those of the eager run at a point."""
+    def same_outputs(self, found, f, gradient, k, what, rounds=None):
+        """Compare outputs with those of the eager run at a point; up to rounding if `rounds`, or of a gradient."""
+        rounds = gradient if rounds is None else rounds
         if gradient:
             want = tree.flatten(f(*copied(list(self.points[k]))))[0]
         else:
@@ -287,8 +293,8 @@ class Comparison(Case):
                 a,
                 b,
                 f"{what}, output {j} at point {k}",
-                CLOSE if gradient else SAME,
-                scale=100 * size(want) if gradient else 0.0,
+                CLOSE if rounds else SAME,
+                scale=100 * size(want) if rounds else 0.0,
             )
 
 

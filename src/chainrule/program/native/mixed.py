@@ -11,8 +11,11 @@ from chainrule.program.ir import PYTHON, Program
 from chainrule.program.native import lanes, target
 from chainrule.program.native.driver import Runner
 from chainrule.program.native.kernels import Arrays
-from chainrule.program.native.partition import Kernel, partition, share, stacks_of
+from chainrule.program.native.partition import Kernel, partition, share, stacks_of, worth
 from chainrule.program.native.scalars import NotLowered
+
+
+LEAST = 2  # calls of a program that is worth it
 
 
 class Trial(Arrays):
@@ -148,6 +151,8 @@ def finished(writer: Arrays) -> Runner:
 def build(program: Program):
     """Return what runs a program, as machine code as far as that pays; None if it does not."""
     program = unrolled(program)
+    if worth(program.equations) < LEAST:
+        return None
     try:
         return finished(Arrays(program))
     except NotLowered:
