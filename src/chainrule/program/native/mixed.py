@@ -14,7 +14,6 @@ from chainrule.program.native.kernels import Arrays
 from chainrule.program.native.partition import Kernel, partition, share, stacks_of, worth
 from chainrule.program.native.scalars import NotLowered
 
-
 LEAST = 2  # calls of a program that is worth it
 
 
