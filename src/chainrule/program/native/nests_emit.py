@@ -21,14 +21,22 @@ from chainrule.engine.spec import cast_to, choose
 from chainrule.program.backend.numbers import function_of
 from chainrule.program.ir import Symbol
 from chainrule.program.native.builder import (
-    SIZES, STORED, Value, constant, element_of, lanes_of, splat, type_of, with_lanes,
+    SIZES,
+    STORED,
+    Value,
+    constant,
+    element_of,
+    lanes_of,
+    splat,
+    type_of,
+    with_lanes,
 )  # fmt: skip
-from chainrule.program.native.nests_walk import FOLDS, At, Unfit, Walk, dtype_of, folded, moved
-from chainrule.program.native.scalars import MAPS, MATHEMATICS, clip, computes_in, converted, how_of, literal, truth
 from chainrule.program.native.lanes import Lanes, single
+from chainrule.program.native.nests_walk import FOLDS, At, Unfit, Walk, dtype_of
+from chainrule.program.native.scalars import MAPS, MATHEMATICS, clip, computes_in, converted, how_of, literal, truth
 from chainrule.program.native.values import Entries, Memory, Number, rows
 
-MOST_IN_TURNS = 100  # equations of a round that is taken in turns with the next one
+FEW, SEVERAL = 60, 120  # equations of rounds that are taken in turns: four or three, and two
 BLOCK = 128  # rounds after which an accumulator is emptied into its total
 START = {np.add: 0, np.multiply: 1, np.maximum: -math.inf, np.minimum: math.inf, np.logical_or: False,
          np.logical_and: True}  # fmt: skip
@@ -586,16 +594,14 @@ class Emit(Walk):
             self.round_of(constant("i64", low))
         elif rounds > 1:
             emptied = self.flushes() if rounds > 2 * BLOCK else []
-            step = 2 * lanes if rounds >= 4 and self.waits() else lanes
-            if step > lanes and rounds % 2:
+            turns = self.turns(rounds)
+            step = turns * lanes
+            for _ in range(rounds % turns):
                 self.round_of(constant("i64", low))
                 low += lanes
 
             def with_blocks(index):
-                if step > lanes:
-                    self.round_of(index, b.binary("add", index, constant("i64", lanes)))
-                else:
-                    self.round_of(index)
+                self.round_of(index, *[b.binary("add", index, constant("i64", k * lanes)) for k in range(1, turns)])
                 if not emptied:
                     return
                 now, on = b.block("flush"), b.block("on")
@@ -614,10 +620,12 @@ class Emit(Walk):
             self.round_of(constant("i64", full))
             self.live = lanes
 
-    def waits(self) -> bool:
-        """Tell whether a round is short, and calls functions of the library."""
-        calls = sum(function_of(e) in MATHEMATICS for e in self.makers.values())
-        return 0 < calls and len(self.makers) <= MOST_IN_TURNS
+    def turns(self, rounds) -> int:
+        """Return how many rounds are taken in turns: of short bodies several, of those that call the library more."""
+        calls = any(function_of(e) in MATHEMATICS for e in self.makers.values())
+        size = len(self.makers)
+        most = (4 if calls else 3) if size <= FEW else 2 if calls and size <= SEVERAL else 1
+        return most if rounds >= 4 * most else 1
 
     def flushes(self):
         """Return functions that empty accumulators; set by the reductions."""
