@@ -1,8 +1,8 @@
 """The page: an explanation as one HTML file that can be stepped through, and that needs no network.
 
 The file is put together from the sources beside this module: `page.html` is the frame, `style.css` the looks, and the
-scripts in `SCRIPTS`, in that order, share one module scope. What the page shows is handed over as JSON in a block of its
-own; the scripts put every text of it into the document as text, never as markup. A content security policy lets only
+scripts in `SCRIPTS`, in that order, share one module scope. What the page shows is handed over as JSON in a block by
+itself; the scripts put every text of it into the document as text, never as markup. A content security policy lets only
 these scripts and styles run, by their hashes, and nothing be loaded. The graph is laid out in the page itself: its
 cards show values and gradients from when they are computed, and it may be drawn around any one step.
 """

@@ -28,8 +28,11 @@ function rounded(text, digits = 6) {
   });
 }
 
-// An array by its shape and norm alone, as a card has room for.
-function brief(text, digits) {
-  const array = /^([\d×]+), norm ([^:]+):/.exec(text);
-  return array ? `${array[1]} ‖${rounded(array[2], digits)}‖` : rounded(text, digits);
+// The text of a large array: what it is, its shape, its norm, and its first entries.
+const ARRAY = /^(diagonal )?([\d×]+), norm ([^:]+): (.*)$/;
+
+// An array by its shape and norm alone, where there is no room for more.
+function brief(text, digits = 17) {
+  const array = ARRAY.exec(text);
+  return array ? `${array[2]} ‖${rounded(array[3], digits)}‖` : rounded(text, digits);
 }

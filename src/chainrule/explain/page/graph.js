@@ -6,7 +6,7 @@
 const MOST_CARDS = 60; // of the whole graph, before it is folded
 const NEAR = 18; // cards around a step
 const READABLE = 0.72; // the scale that a large graph is shown at first
-const CARD = { height: 62, letter: 7.4, least: 96, most: 190 };
+const CARD = { height: 62, letter: 7.4, least: 96, most: 216 };
 
 const graph = { root: get("graph"), groups: null, cards: [], edges: [], of: new Map(), view: null, box: null };
 
@@ -89,15 +89,15 @@ function buildGraph() {
 }
 
 function widthOf(group) {
-  const longest = Math.max(...headOf(group).map((t, k) => t.length * (k ? 0.92 : 1)), group.members.length > 1 ? 14 : 15);
+  const { id, value } = steps[group.members[0]];
+  const texts = [headOf(group), cut(brief(value || "", 5), 25), ...backward.map((b) => `${id} = ${brief((b.adjoints || {})[id] || "", 4)}`)];
+  const longest = group.members.length > 1 ? 22 : Math.max(...texts.map((t) => Math.min(26, t.length)));
   return Math.min(CARD.most, Math.max(CARD.least, longest * CARD.letter + 20));
 }
 
-// The first line of a card: the name, or what is folded, and the call.
+// The first line of a card: the call, or what is folded.
 function headOf(group) {
-  if (group.label !== undefined) return [cut(String(group.label), 24)];
-  const s = steps[group.members[0]];
-  return [s.kind === "call" ? cut(s.text, 24) : `${s.text}`];
+  return cut(String(group.label ?? steps[group.members[0]].text), 24);
 }
 
 function edgePath(route, from, to) {
@@ -120,8 +120,8 @@ function card(group, at, uses) {
   const kinds = ["card", one ? s.kind : "group", s.role === "parameter" ? "parameter" : "", group.members.some((m) => outputs.has(m)) ? "output" : ""];
   const [w, h] = [at.width, at.height];
   const box = draw("rect", { x: -w / 2, y: -h / 2, width: w, height: h, rx: one && s.kind !== "call" ? h / 2 : 9 });
-  const head = draw("text", { class: "head", y: -h / 2 + 18 }, headOf(group)[0]);
-  const name = draw("text", { class: "name", x: -w / 2 + 4, y: -h / 2 - 5 }, one ? cut(s.name && s.name !== s.text ? `${s.id} ${s.name}` : s.id, 18) : say("group", group.members.length));
+  const head = draw("text", { class: "head", y: -h / 2 + 18 }, headOf(group));
+  const name = draw("text", { class: "name", x: -w / 2 + 4, y: -h / 2 - 5 }, one ? cut(s.name && s.name !== s.text ? `${s.id} ${s.name}` : s.id, 18) : /×/.test(group.label) ? "" : say("group", group.members.length));
   const value = draw("text", { class: "value", y: -h / 2 + 35 });
   const gradient = draw("text", { class: "gradient", y: -h / 2 + 51 });
   const full = draw("title", {}, one ? `${s.id} = ${s.text}` : String(group.label ?? ""));
@@ -175,6 +175,7 @@ function fitGraph(least = 0) {
   const scale = all > 0.8 * least ? all : least;
   graph.view = { scale, x: (w - width * scale) / 2, y: scale > all ? 26 : (h - height * scale) / 2 + 7 };
   graph.fitted = true;
+  graph.fits = scale === all;
   moveGraph();
 }
 
@@ -203,7 +204,7 @@ function panGraph(dx, dy) {
 // Brings the card of the current step into view.
 function followGraph(k) {
   const at = graph.of.get(k);
-  if (at === undefined) return;
+  if (at === undefined || (graph.fitted && graph.fits)) return;
   const { scale, x, y } = graph.view;
   const node = graph.box.nodes[at];
   const [px, py] = [node.x * scale + x, node.y * scale + y];

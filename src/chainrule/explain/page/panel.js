@@ -6,9 +6,12 @@ const panel = { root: get("panel") };
 
 // A quantity with its name above it.
 function box(kind, label, text, below) {
+  const array = ARRAY.exec(text);
+  const number = array ? `${array[1] ? `${say("diagonal")} ` : ""}${array[2]}, ${say("norm")} ${array[3]}` : text;
   return make("div", { class: `box ${kind}` },
     make("span", { class: "label" }, label),
-    make("span", { class: "number", title: text.length > 28 ? text : null }, cut(text, 40)),
+    make("span", { class: "number", title: text.length > 36 ? text : null }, cut(number, 36)),
+    array ? make("span", { class: "entries" }, array[4]) : null,
     below ? make("span", { class: "below" }, below) : null);
 }
 
@@ -114,18 +117,18 @@ function gradientLines(k) {
   if (paths.length > MOST_BOXES) rows.push(make("p", { class: "said" }, say("more", paths.length - MOST_BOXES)));
   if (paths.length === 1) return [make("div", { class: "paths" }, ...rows)];
   const sum = make("div", { class: "terms sum" });
-  paths.slice(0, MOST_BOXES).forEach((p, n) => sum.append(...(n ? [sign("+")] : []), make("span", { class: "plain" }, cut(rounded(p.contribution), 24))));
+  paths.slice(0, MOST_BOXES).forEach((p, n) => sum.append(...(n ? [sign("+")] : []), make("span", { class: "plain" }, cut(brief(p.contribution, 6), 24))));
   if (paths.length > MOST_BOXES) sum.append(sign("+ …"));
   sum.append(sign("="), box("gradient total", barred(s.id), gradientOf(k), say("sum", paths.length)));
   return [make("div", { class: "paths" }, ...rows), sum];
 }
 
 function startLines() {
-  const pairs = (data.summary || []).map(([name, value]) => box("value", name, String(value).trim()));
+  const inputs = steps.filter((s) => s.kind === "input").map((s) => box("value", s.text, s.value || ""));
   return [
     make("div", { class: "heading" }, make("span", { class: "pass forward" }, say("start"))),
     make("p", { class: "said" }, say("startText", steps.length, frames() - steps.length), " ", say("startHint")),
-    ...(pairs.length ? [make("div", { class: "terms" }, ...pairs.slice(0, 8))] : []),
+    make("div", { class: "terms" }, ...inputs.slice(0, MOST_BOXES), inputs.length > MOST_BOXES ? sign("…") : null),
   ];
 }
 

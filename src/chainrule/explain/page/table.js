@@ -33,7 +33,7 @@ function tableRow(k) {
   return make("div", { class: kinds.join(" "), role: "row", id: `row-${k}`, "aria-rowindex": k + 2, "aria-selected": String(k === shown()) },
     ...COLUMNS.map((c) => {
       const text = cellText(c, k);
-      return make("div", { class: `cell-${c}`, role: "gridcell", title: text.length > 18 ? text : null }, text);
+      return make("div", { class: `cell-${c}`, role: "gridcell", title: text.length > 16 ? text : null }, ARRAY.test(text) ? brief(text) : text);
     }));
 }
 
@@ -72,8 +72,8 @@ function measureTable() {
   const wide = {
     step: longest(steps.map((s) => (s.name && s.name !== s.text ? `${s.id}  ${s.name}` : s.id)), 5, 18),
     expression: longest(steps.map((s) => s.text || ""), 11, 28),
-    value: longest(steps.map((s) => s.value || ""), 9, 23),
-    gradient: longest([...backward.flatMap((b) => Object.values(b.adjoints || {})), ...Object.values(tangents).flat()], 13, 23),
+    value: longest(steps.map((s) => brief(s.value || "")), 9, 23),
+    gradient: longest([...backward.flatMap((b) => Object.values(b.adjoints || {})), ...Object.values(tangents).flat()].map((t) => brief(t)), 13, 23),
   };
   for (const [name, width] of Object.entries(wide)) table.root.style.setProperty(`--${name}`, `calc(${width}ch + 22px)`);
   table.root.setAttribute("aria-rowcount", steps.length + 1);
