@@ -50,6 +50,7 @@ __all__ = [
     "config",
     "custom_jvp",
     "custom_vjp",
+    "debug_nans",
     "directional",
     "elementwise_grad",
     "explain",
@@ -76,6 +77,7 @@ __all__ = [
     "value_and_grad",
     "vjp",
     "vmap",
+    "why_zero",
 ]
 
 
@@ -84,6 +86,8 @@ _LATER = {
     "adopt": "chainrule.adopt",
     "unadopt": "chainrule.adopt",
     "explain": "chainrule.explain",
+    "debug_nans": "chainrule.explain.nans",
+    "why_zero": "chainrule.explain.why",
     "flat": "chainrule.program",
     "record": "chainrule.program",
     "compile": "chainrule.program",
@@ -93,6 +97,8 @@ _LATER = {
 if _TYPE_CHECKING:
     from chainrule.adopt import adopt, unadopt
     from chainrule.explain import explain
+    from chainrule.explain.nans import debug_nans
+    from chainrule.explain.why import why_zero
     from chainrule.program import compile, flat, record
 else:
 

@@ -242,6 +242,29 @@ class NotConvergedError(ChainruleError, ArithmeticError):
         )
 
 
+class NonFiniteError(ChainruleError, FloatingPointError):
+    """Within `chainrule.debug_nans` a value, a tangent or a cotangent became NaN or infinite.
+
+    `kind` is ``"value"``, ``"tangent"`` or ``"cotangent"``, `found` ``"NaN"`` or ``"infinite"``, `function` the name of
+    the call, `where` its line as text, `line` the line's number (both None if they are not known).
+    """
+
+    def __init__(self, kind, found, function, place=None):
+        self.kind, self.found, self.function = kind, found, function
+        self.line = None if place is None else place.line
+        self.where = None if place is None else str(place)
+        way = "in the backward pass of" if kind == "cotangent" else "in"
+        text = message(
+            f"a {kind} became {found} {way} {function}.",
+            "look at the values before it:  chainrule.explain(f, x).first_nonfinite(),  .kinks();",
+            "keep the operand inside the domain, with np.where on both sides of the call.",
+            where=False,
+        )
+        if self.where is not None:
+            text = text.replace("\n", f"\n  where: {self.where}\n", 1)
+        super().__init__(text)
+
+
 class SourceError(ChainruleError, NotImplementedError):
     """`flat` met a call that can't be written as NumPy source.
 

@@ -23,6 +23,7 @@ def data(explanation, graph: bool = True, files: bool = False) -> dict:
     run = explanation.run
     ids = step_ids(run.trace)
     steps = step_list(run.trace, ids)
+    fault, ids_by_name = explanation.first_nonfinite(), {s.name: i for s, i in ids.items()}
     made = {
         "title": explanation.title,
         "function": run.name,
@@ -35,8 +36,8 @@ def data(explanation, graph: bool = True, files: bool = False) -> dict:
         "backward": [backward(table, run.trace, ids) for table in explanation.reverse],
         "graph": None,
         "notes": explanation.remarks(),
-        "nonfinite": None,
-        "kinks": [],
+        "nonfinite": None if fault is None else ids_by_name.get(fault.step, fault.step.partition(",")[0]),
+        "kinks": [{"id": k.step and k.step.partition(",")[0], "what": str(k)} for k in explanation.kinks()],
     }
     if graph:
         made["graph"] = picture(made)
@@ -209,7 +210,8 @@ def flat_source(run, steps):
     if len(run.results) != 1 or run.results[0][2] != ():
         return None
     try:
-        written = flat(value_and_grad(run.f, argnums=tuple(range(len(run.args)))))(*run.args).source
+        with np.errstate(all="ignore"):
+            written = flat(value_and_grad(run.f, argnums=tuple(range(len(run.args)))))(*run.args).source
     except (ChainruleError, ValueError, TypeError, SyntaxError):
         return None
     lines = written.rstrip("\n").split("\n")

@@ -96,6 +96,11 @@ def expression(equation):
     return f"{name.rpartition('.')[2]}({', '.join(operands)})"
 
 
+def tail(name):
+    """Return the last part of a function's full name."""
+    return name.rpartition(".")[2]
+
+
 def operand(x):
     """Write an operand: a symbol by its name, a constant by its value."""
     return x.name if isinstance(x, Symbol) else param(value(x))

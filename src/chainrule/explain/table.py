@@ -169,7 +169,7 @@ class Trace:
 
     def reverse(self, name: str, output: Any, i: tuple) -> ReverseTable:
         """Return the reverse table of entry `i` of `output`, a symbol or a constant, called `name`."""
-        bars, paths = self._adjoints(output, i) if isinstance(output, Symbol) else ({}, {})
+        bars, paths = self.adjoints(output, i) if isinstance(output, Symbol) else ({}, {})
         rows = []
         for step in reversed(self.steps):
             parts = [dense(bars.get(s, zeros_of(self.values[s]))) for s in step.symbols if s is not None]
@@ -178,7 +178,7 @@ class Trace:
             rows.append(ReverseRow(step.name, step.expression, step.value, adjoint, found, *step.place))
         return ReverseTable(name, tuple(rows), frozenset([output] if isinstance(output, Symbol) else []))
 
-    def _adjoints(self, output, i):
+    def adjoints(self, output, i):
         """Return the adjoint of each symbol, and for each the paths by which it arrived."""
         bars = {output: entry(self.values[output], i)}
         paths = {}

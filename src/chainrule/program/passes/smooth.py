@@ -6,11 +6,12 @@ from chainrule.engine.boxed import inexact, value
 from chainrule.program.ir import Equation, Guard, Program, Symbol, replaced
 
 
-def smooth(program: Program) -> Program:
+def smooth(program: Program, names: dict | None = None) -> Program:
     """Return a program with its values without the calls that have no derivative: what they gave stands there.
 
     Masks, indices and guards go: the program holds for the point at which it was recorded, and its derivatives there.
     Names count on from the inputs. The values must have been kept (``record(f, values=True)``).
+    `names` is filled with the new symbol of each old one that still has one.
     """
     plain = {}  # symbol of a value without derivative -> that value
     equations, constants = [], dict(program.constants)
@@ -57,5 +58,7 @@ def smooth(program: Program) -> Program:
         equations.append(
             Equation(e.rule, inputs, params, tuple(outputs) if several else outputs[0], e.value, e.place)
         )  # fmt: skip
+    if names is not None:
+        names.update(renamed)
     made.outputs = [stands(y) if y.__class__ is Symbol else y for y in program.outputs]
     return made.like(equations, made.outputs)
