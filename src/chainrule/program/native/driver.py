@@ -108,9 +108,8 @@ def caller(program: Program, writer, space: dict) -> str:
     """Return the source of the function that calls the kernel."""
     lines = ["def run(points):", "    try: frame = pool.pop()", "    except IndexError: frame = new()"]
     given = ["*points"]
-    for n, (s, value) in enumerate(program.constants.items()):
-        space[f"c{n}"] = value if (value.flags.c_contiguous and value.flags.aligned) or s not in program.fixed else (
-            np.array(value, order="C"))  # fmt: skip
+    for n, value in enumerate(program.constants.values()):
+        space[f"c{n}"] = value
         given.append(f"c{n}")
     for n, s in enumerate(writer.arrays):
         space[f"shape{n}"], space[f"dtype{n}"] = s.shape, np.dtype(s.dtype)
@@ -137,7 +136,8 @@ def result(n: int, kind: str, y, writer, space: dict) -> str:
     if kind == "input":
         return f"points[{y}]" if writer.program.inputs[y].dtype in PYTHON else f"points[{y}].copy()"
     if kind == "array":
-        return f"y{writer.arrays.index(y)}"
+        before = sum([v is y for _, v in writer.results[:n]])  # each output of a symbol is an array of its own
+        return f"y{[k for k, s in enumerate(writer.arrays) if s is y][before]}"
     text = f"{'integers' if kind == 'whole' else 'numbers'}[{n}]"
     if y.dtype is float:
         return text

@@ -72,21 +72,6 @@ class Arrays(Straight):
             self.output(n, y)
         return self.finish()
 
-    def take(self) -> None:
-        """Find the inputs in memory. Captured arrays stay the same objects, and are read as they are."""
-        program, fixed = self.program, self.program.constants
-        plain = [s for s, c in fixed.items() if not in_rows(c)]
-        if any(not steady(fixed[s]) for s in plain):
-            raise NotLowered
-        self.inputs = [s for s in self.inputs if s not in plain]
-        super().take()
-        self.inputs = [*program.inputs, *program.constants]
-        for s in plain:
-            c = fixed[s]
-            item = self.item(self.inputs.index(s))
-            strides = tuple([t // c.itemsize for t in c.strides])
-            self.values[s] = Memory(self.data(item), c.shape, strides, c.dtype, 0, s, c.itemsize)
-
     # -- memory ------------------------------------------------------------------------------------------------
 
     def root_of(self, s):
@@ -219,7 +204,7 @@ class Arrays(Straight):
     def output(self, n: int, y) -> None:
         """Write an output."""
         held = self.values.get(y) if y.__class__ is Symbol and y not in self.program.inputs else None
-        if y in self.given and ("array", y) not in self.results:
+        if y.__class__ is Symbol and y in self.given and ("array", y) not in self.results:
             self.results.append(("array", y))
             return
         if held.__class__ is not Memory or held.size <= MOST_ENTRIES:
@@ -245,11 +230,6 @@ class Arrays(Straight):
 def in_rows(c: np.ndarray) -> bool:
     """Tell whether a captured array is stored row by row."""
     return c.flags.c_contiguous and c.flags.aligned
-
-
-def steady(c: np.ndarray) -> bool:
-    """Tell whether a captured array can be read by its strides."""
-    return c.flags.aligned and c.dtype.isnative and not any(t % c.itemsize for t in c.strides)
 
 
 def as_held(x, s):

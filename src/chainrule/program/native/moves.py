@@ -11,11 +11,13 @@ from chainrule.engine import indexing
 from chainrule.engine.spec import spread_to
 from chainrule.program.ir import PYTHON, Symbol, symbols_in
 from chainrule.program.native import lanes
-from chainrule.program.native.builder import constant, type_of
-from chainrule.program.native.lanes import Lanes, single
+from chainrule.program.native.builder import SIZES, STORED, Value, constant, type_of
+from chainrule.program.native.lanes import Lanes, packed, single
 from chainrule.program.native.scalars import NotLowered, add, converted, literal
-from chainrule.program.native.values import Memory
+from chainrule.program.native.values import Memory, is_integer
 from chainrule.rules.shapes import diagonal_matrix
+
+AS_PYTHON = -3  # see `chainrule.program.native.straight`
 
 
 def static(x) -> None:
@@ -54,9 +56,11 @@ def as_shape(shape) -> tuple:
 
 def gathered(w, e):
     """Write a call that only moves entries."""
-    static(e.params)
     if len(e.inputs) != 1:
         raise NotLowered
+    if e.fun is indexing.getitem and any(True for _ in symbols_in(e.params)):
+        return indexed(w, e)
+    static(e.params)
     x = e.inputs[0]
     view = viewed(w, e)
     if view is not None:
@@ -69,6 +73,105 @@ def gathered(w, e):
     held = w.lanes(x)
     where = np.asarray(e.rule.apply((held.positions,), e.params))
     return held.taken(where)
+
+
+def subscripts(index, shape: tuple) -> list:
+    """Return one integer, slice or symbol of an integer for each axis; refuse other subscripts."""
+    parts = index if index.__class__ is tuple else (index,)
+    if any(p is None or not (p is Ellipsis or p.__class__ is slice or is_integer(p)
+                             or (p.__class__ is Symbol and p.shape == () and type_of(p.dtype) == "i64"))
+           for p in parts):  # fmt: skip
+        raise NotLowered
+    static([p for p in parts if p.__class__ is slice])
+    gap = next((k for k, p in enumerate(parts) if p is Ellipsis), len(parts))
+    rest = parts[gap + 1 :]
+    return [*parts[:gap], *[slice(None)] * (len(shape) - gap - len(rest)), *rest]
+
+
+def within(w, p: Symbol, n: int) -> Value:
+    """Return an integer of the program as a place on an axis of length n; leave where there is none."""
+    b = w.b
+    k = single(b, w.lanes(p).refs[0])
+    low, high = w.ranges.get(p, (None, None))
+    if low is None or low < 0:
+        k = b.select(b.compare("slt", k, constant("i64", 0)), b.binary("add", k, constant("i64", n)), k)
+    if low is None or low < -n or high >= n:
+        w.leave(b.compare("uge", k, constant("i64", n)), AS_PYTHON)
+    return k
+
+
+def indexed(w, e) -> Memory:
+    """Write a subscript with integers of the program: the entries' address depends on them."""
+    (x,) = e.inputs
+    memory = in_memory(w, x)
+    memory = stored(w, x) if memory is None else w.local(memory)
+    parts = subscripts(e.params["index"], memory.shape)
+    pointer = memory.pointer
+    for axis, p in enumerate(parts):
+        if p.__class__ is Symbol:
+            k = w.b.binary("mul", within(w, p, memory.shape[axis]), constant("i64", memory.strides[axis]))
+            pointer = w.b.offset(memory.type, pointer, k)
+    view = memory.index(tuple([0 if p.__class__ is Symbol else p for p in parts]))
+    moved = Memory(pointer, view.shape, view.strides, view.dtype, view.offset, None, view.dtype.itemsize)
+    return (
+        Lanes(lanes.load(w.b, moved, moved.positions()), view.shape, view.dtype) if view.size <= lanes.WIDEST else moved
+    )
+
+
+def stored(w, x) -> Memory:
+    """Return a small array in a place of the frame; in a scope it is stored once."""
+    for scope in reversed(w.scopes):
+        if ("stored", x) in scope:
+            return scope["stored", x]
+    held = w.lanes(x)
+    kind = type_of(held.dtype)
+    place = w.place((len(held.refs) * SIZES[STORED.get(kind, kind)] + 7) // 8)
+    memory = Memory.of_rows(w.at(place), held.shape, np.dtype(held.dtype))
+    lanes.store(w.b, memory, memory.positions(), held.refs)
+    w.scopes[-1]["stored", x] = memory
+    return memory
+
+
+def chosen_places(w, index, shape: tuple) -> list:
+    """Return for each entry of an array whether a subscript with integers of the program names it, and the rest of it.
+
+    That is (truth values as entries, the subscript with 0 in place of these integers, the axes that they are on).
+    """
+    b, grid = w.b, np.indices(shape)
+    size = math.prod(shape)
+    if size > lanes.WIDEST:
+        raise NotLowered
+    parts, named = subscripts(index, shape), None
+    axes = [axis for axis, p in enumerate(parts) if p.__class__ is Symbol]
+    for axis in axes:
+        k = b.spread(within(w, parts[axis], shape[axis]), size) if size > 1 else within(w, parts[axis], shape[axis])
+        places = [constant("i64", n) for n in grid[axis].ravel().tolist()]
+        hit = b.compare("eq", b.pack(places) if size > 1 else places[0], k)
+        named = hit if named is None else b.binary("and", named, hit)
+    return lanes.entries_of(named), tuple([0 if p.__class__ is Symbol else p for p in parts]), axes
+
+
+def put_by_number(w, e, held: Lanes, v, index):
+    """Write entries where integers of the program say: each entry is chosen between the old and the new one."""
+    dtype, kind, shape = e.output.dtype, type_of(e.output.dtype), held.shape
+    hits, fixed, axes = chosen_places(w, index, shape)
+    new = cast(w, w.lanes(v if v.__class__ not in PYTHON else dtype.type(v)), kind)
+    grid = held.positions
+    named = grid[fixed]  # at 0 of the axes in question
+    new = new.taken(np.broadcast_to(new.positions, named.shape))
+    at = dict(zip(named.ravel().tolist(), new.refs, strict=True))
+    origin = np.stack(np.unravel_index(grid.ravel(), shape)) if shape else np.zeros((0, 1), int)
+    origin[axes] = 0
+    first = np.ravel_multi_index(tuple(origin), shape).tolist()
+    chosen = [k for k, f in enumerate(first) if f in at]
+    b = w.b
+    refs = list(held.refs)
+    if chosen:
+        y = b.select(packed(b, [hits[k] for k in chosen]), packed(b, [at[first[k]] for k in chosen]),
+                     packed(b, [refs[k] for k in chosen]))  # fmt: skip
+        for k, ref in zip(chosen, lanes.entries_of(y), strict=True):
+            refs[k] = ref
+    return Lanes(refs, shape, dtype)
 
 
 def spread(w, e):
@@ -134,11 +237,13 @@ def placed(w, e, where: np.ndarray, size: int, v) -> list:
 
 def scattered(w, e):
     """Write `scatter`."""
-    static(e.params)
     shape = e.params["shape"]
     size = math.prod(shape)
     if size > lanes.MOST:
         raise NotLowered
+    if any(True for _ in symbols_in(e.params)):
+        nothing = Lanes([zero(e.output.dtype)] * size, tuple(shape), e.output.dtype)
+        return put_by_number(w, e, nothing, e.inputs[0], e.params["index"])
     where = indexing.positions_of(e.params["index"], shape)
     return Lanes(placed(w, e, np.asarray(where), size, e.inputs[0]), shape, e.output.dtype)
 
@@ -168,13 +273,14 @@ def picked(w, e):
 
 def written(w, e):
     """Write `put`: of entries named twice the last wins."""
-    static(e.params)
     x, v = e.inputs
     dtype = e.output.dtype
     kind = type_of(dtype)
     if kind is None:
         raise NotLowered
     held = cast(w, w.lanes(x if x.__class__ not in PYTHON else dtype.type(x)), kind)
+    if any(True for _ in symbols_in(e.params)):
+        return put_by_number(w, e, held, v, e.params["index"])
     new = cast(w, w.lanes(v if v.__class__ not in PYTHON else dtype.type(v)), kind)
     where = np.asarray(held.positions[e.params["index"]])
     grid = new.positions

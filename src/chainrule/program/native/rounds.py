@@ -1,8 +1,8 @@
 """Loops of a program as loops of machine code.
 
 The state is in variables, which LLVM's passes turn into registers. What a forward round keeps for the backward loop is
-a record on a stack in the frame: the way that the round took, if there are several, and the entries. Where the number of
-rounds is known the stack is part of the frame; elsewhere its memory may grow: a full stack ends the run, which is begun
+a record on a stack in the frame: the way that the round took, if there are several, and the entries. If the number of
+rounds is known, the stack is part of the frame; otherwise its memory may grow: a full stack ends the run, which is begun
 anew with more.
 """
 
@@ -62,7 +62,7 @@ class Variable:
     def of(cls, w, s: Symbol) -> "Variable":
         """Return a variable for the values of a symbol."""
         kind = type_of(s.dtype)
-        if kind is None or s.dtype is int or s.size > lanes.MOST:
+        if kind is None or s.size > lanes.MOST:
             raise NotLowered
         stored = STORED.get(kind, kind)
         cells = [(w.b.alloca(with_lanes(stored, n)), with_lanes(kind, n)) for n in pieces(s.size)]
@@ -100,7 +100,7 @@ def pieces(size: int) -> list:
 def words_of(s) -> int:
     """Return how many doubles the entries of a symbol take."""
     kind = type_of(s.dtype)
-    if kind is None or s.dtype is int:
+    if kind is None:
         raise NotLowered
     return (s.size * SIZES[STORED.get(kind, kind)] + 7) // 8
 
@@ -245,9 +245,13 @@ class Writing:
         """Return a function that gives the operand of the round at hand."""
         w, b = self.w, self.b
         kind = type_of(s.dtype)
-        if kind is None or s.dtype is int:
+        if kind is None:
             raise NotLowered
         if not any(x.__class__ is Symbol for x in items):
+            if kind == "i64" and s.shape == ():
+                if not all(-(2**62) < x < 2**62 for x in items):
+                    raise NotLowered
+                w.ranges[s] = int(min(items)), int(max(items))
             whole = np.array(items, dtype=np.dtype(s.dtype)).reshape(len(items), *s.shape)
             start = w.module.table(whole)
             return lambda k: self.at_row(start, s, k, s.size)

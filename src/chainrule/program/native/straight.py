@@ -20,6 +20,7 @@ from chainrule.program.native.lanes import Lanes, entries_of, packed, single
 from chainrule.program.native.scalars import NotLowered, computes_in, converted, how_of, literal
 from chainrule.program.native.values import Memory
 from chainrule.rules.choices import replaced
+from chainrule.rules.scalars import number
 
 CHUNK = 256  # lines of one function, about
 FULL, STRANGE, AS_PYTHON = -1, -2, -3  # what a kernel returns: a stack is full, an array is not as expected, see below
@@ -37,6 +38,7 @@ class Straight:
         self.module = Module()
         self.values: dict[Symbol, object] = {}
         self.guards: list[Guard] = []
+        self.ranges: dict[Symbol, tuple] = {}  # integers that are known to lie between two numbers
         self.words = 0  # of the frame, in doubles
         self.slots: dict[str, int] = {}  # name of a value -> its place in the frame
         self.stacks: list[int] = []  # places in the frame of the address and the room of each stack that may grow
@@ -161,6 +163,9 @@ class Straight:
                     at = b.select(is_array, b.load("ptr", at), at)
                 self.values[s] = Lanes([(b.load(kind, at), -1)], (), s.dtype)
                 continue
+            if s in self.program.constants:  # the same array at each run
+                self.values[s] = captured(s, self.program.constants[s], self.data(item))
+                continue
             flags = b.load("i32", b.offset("i8", item, layout.FLAGS))
             odd = b.binary("xor", flags, constant("i32", -1))
             wrong = odd if wrong is None else b.binary("or", wrong, odd)
@@ -191,7 +196,7 @@ class Straight:
 
     def lanes_of_output(self, y) -> Lanes:
         """Return an output as entries."""
-        if type_of(y.dtype) is None or y.dtype is int or not np.dtype(y.dtype).isnative:
+        if type_of(y.dtype) is None or not np.dtype(y.dtype).isnative:
             raise NotLowered
         return self.lanes(y)
 
@@ -324,7 +329,7 @@ class Straight:
         if e.__class__ is not Equation or e.output.__class__ is not Symbol:
             raise NotLowered
         s = e.output
-        if s.dtype is int or type_of(s.dtype) is None:
+        if type_of(s.dtype) is None or (s.dtype is int and OPERATORS.get(e.fun, e.fun) not in WHOLE):
             raise NotLowered
         made = self.made(e, s)
         if made is None or tuple(made.shape) != tuple(s.shape):
@@ -341,7 +346,7 @@ class Straight:
         fun = OPERATORS.get(e.fun, e.fun)
         how = how_of(fun)
         if how is not None and not e.params:
-            return self.elementwise(e, fun, how, s)
+            return self.whole(e, fun) if s.dtype is int else self.elementwise(e, fun, how, s)
         special = SPECIAL.get(fun)
         if special is not None:
             return special(self, e, s)
@@ -365,6 +370,14 @@ class Straight:
             x = single(self.b, y.refs[0])
             self.leave(scalars.logical_not(self.b, scalars.isfinite(self.b, x)), AS_PYTHON)
         return y
+
+    def whole(self, e, fun) -> Lanes:
+        """Write an operator on Python's integers: leave where these need more than 64 bits."""
+        b = self.b
+        x, y = [self.wanted(v, "i64", (), False)[0] for v in e.inputs]
+        both = b.call(f"llvm.{WHOLE[fun]}.with.overflow.i64", "{ i64, i1 }", x, y)
+        self.leave(b.write("i1", f"extractvalue {both}, 1"), AS_PYTHON)
+        return Lanes([(b.write("i64", f"extractvalue {both}, 0"), -1)], (), int)
 
     def before_python(self, e, fun) -> None:
         """Leave where Python's operator raises an exception, or gives a complex number."""
@@ -404,6 +417,15 @@ class Straight:
         return lanes.tree(b, apart, lambda b, p, q: b.binary("or", p, q))
 
 
+def captured(s: Symbol, c: np.ndarray, pointer: Value) -> Memory:
+    """Return a captured array as it lies in memory."""
+    size = c.itemsize
+    if not c.flags.aligned or any(t % size for t in c.strides):
+        raise NotLowered
+    return Memory(pointer, c.shape, tuple([t // size for t in c.strides]), c.dtype, 0, s, size)
+
+
+WHOLE = {np.add: "sadd", np.subtract: "ssub", np.multiply: "smul"}  # operators that Python's integers may have
 RAISING = frozenset({np.divide, np.power, np.remainder, np.floor_divide})
 
 
@@ -489,4 +511,7 @@ def finite(w, e, s) -> Lanes:
     return w.mapped(how, e.inputs, [kind], s.shape, s.dtype)
 
 
-SPECIAL = {np.where: select, choose: chosen, cast_to: cast, np.clip: clipped, replaced: finite}
+SPECIAL = {
+    np.where: select, choose: chosen, cast_to: cast, float: cast, bool: cast, number: cast, np.clip: clipped,
+    replaced: finite,
+}  # fmt: skip
