@@ -26,10 +26,12 @@ from chainrule.rules.einsum import einsum2
 
 PRODUCTS = {np.matmul, np.dot, np.inner, np.outer, np.vdot, np.tensordot, np.einsum, einsum2}
 PREFIX = {"d": "d", "f": "s"}  # dtype -> of the names in BLAS
+BLOCK = 512  # products that are added up one after the other
 ROWS = 4  # rows of a block of our own loops
 SUMS = 12  # vectors of sums in such a block, at most
 FEW = 256  # entries of a copy on the stack of a call, where other memory is to be had
 SCRATCH = 4096  # and where there is none
+FAR, WIDE = 1 << 17, 128  # matrices by columns of more entries, with more rows, are multiplied by BLAS
 NARROW = 24  # rows and columns that are too few for the copy of an operand
 SMALL_OPERAND, SMALL_WORK = 1 << 16, 1 << 22  # measured: our loops do 50 GFLOP/s there, BLAS 40
 
@@ -577,7 +579,7 @@ class Writer:
         starts = [sum(group[:g]) for g in range(len(group))]
         sums = [self.spread(constant(kind, 0.0), w) for _ in range(rows) for w in group]
 
-        def step(i, sums):
+        def step(i, sums, pointers):
             x, y = moved(b, kind, pointers[0], i, inner.x), moved(b, kind, pointers[1], i, inner.y)
             ys = [self.vector_of(y, number(s), column.y, w) for s, w in zip(starts, group, strict=True)]
             found = []
@@ -587,11 +589,26 @@ class Writer:
                     found.append(self.plus(sums[len(found)], self.spread(v, w), z))
             return found
 
-        sums = repeat(b, inner.count, step, sums)
+        sums = self.summed(inner, pointers, step, sums)
         for r in range(rows):
             line = b.offset(kind, pointers[2], r * row.out)
             for g, s in enumerate(starts):
                 self.put(sums[r * len(group) + g], line, number(s), column.out)
+
+    def summed(self, inner: Axis, pointers: list, step, zeros: list) -> list:
+        """Sum over an axis; long sums are sums of those of blocks, which rounds less."""
+        b, kind = self.b, self.kind
+        full, rest = divmod(inner.count, BLOCK)
+        if full < 2:
+            return repeat(b, inner.count, lambda i, sums: step(i, sums, pointers), zeros)
+
+        def part(at, count, totals):
+            x, y = moved(b, kind, pointers[0], at, inner.x), moved(b, kind, pointers[1], at, inner.y)
+            sums = repeat(b, count, lambda i, sums: step(i, sums, [x, y]), zeros)
+            return [b.binary("fadd", t, s) for t, s in zip(totals, sums, strict=True)]
+
+        totals = repeat(b, full, lambda i, totals: part(self.times(i, BLOCK), BLOCK, totals), zeros)
+        return part(number(full * BLOCK), rest, totals) if rest else totals
 
     # -- calls of BLAS -------------------------------------------------------------------------------------------
 
@@ -615,7 +632,7 @@ class Writer:
         m, k = row.count, inner.count
         known = leading(row, inner, "x")
         steps = inner.y is not None and inner.y > 0 and row.out > 0
-        if self.blas and known is not None and steps and m * k > 4096:
+        if self.blas and known is not None and steps and m * k > FAR and m > WIDE and row.x == 1:
             flag, ld = known  # row-major matrices are transposed ones to BLAS
             sizes = (k, m) if flag == "T" else (m, k)
             self.call("gemv", flag, *sizes, 1.0, pointers[0], ld, pointers[1], inner.y, 0.0, pointers[2], row.out)
