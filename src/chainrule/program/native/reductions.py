@@ -36,7 +36,9 @@ def rows_of(w, e, allowed=("axis", "keepdims", "dtype")) -> tuple:
 def grouped(shape: tuple, axis) -> np.ndarray:
     """Return flat positions with the reduced axes last and flat, the others first and flat."""
     rank = len(shape)
-    axes = range(rank) if axis is None else [a % rank for a in (axis if axis.__class__ is tuple else (axis,))]
+    axes = (
+        range(rank) if axis is None or not rank else [a % rank for a in (axis if axis.__class__ is tuple else (axis,))]
+    )
     kept = [a for a in range(rank) if a not in set(axes)]
     grid = np.arange(math.prod(shape)).reshape(shape).transpose([*kept, *axes])
     return grid.reshape(math.prod([shape[a] for a in kept]), math.prod([shape[a] for a in axes]))
