@@ -203,8 +203,8 @@ class Program:
 
     @property
     def guards(self) -> list:
-        """The guards among the equations."""
-        return [e for e in self.equations if e.__class__ is Guard]
+        """The guards among the equations that ask which way Python goes."""
+        return [e for e in self.equations if e.__class__ is Guard and not e.finite]
 
     def like(self, equations: list, outputs: list | None = None) -> "Program":
         """Return a program with other equations, and with the constants that these read."""
@@ -328,9 +328,10 @@ OPERATORS = {
 
 def applied(rule: Any, xs: tuple, params: dict) -> Any:
     """Run a call on its plain operands; Python numbers stay Python numbers under arithmetic."""
-    plain = OPERATORS.get(rule.fun)
-    if plain is not None and all(x.__class__ in PYTHON for x in xs):
-        return plain(*xs)
+    if xs and xs[0].__class__ in PYTHON:
+        plain = OPERATORS.get(rule.fun)
+        if plain is not None and (len(xs) == 1 or xs[1].__class__ in PYTHON):
+            return plain(*xs)
     return rule.apply(xs, params)
 
 

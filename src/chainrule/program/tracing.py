@@ -23,10 +23,11 @@ from chainrule.engine.held import frozen_param
 from chainrule.engine.rule import RULES
 from chainrule.engine.spec import cast_to
 from chainrule.errors import ConversionError
-from chainrule.program.ir import FINITE, Equation, Guard, Place, Program, Symbol, applied
+from chainrule.program.ir import FINITE, PYTHON, Equation, Guard, Place, Program, Symbol, applied
 from chainrule.program.loops.marks import symbols_of
 from chainrule.program.places import user_place, users
 
+ONE = frozenset({np.ndarray, float, bool, int, complex, np.float64, np.float32, np.complex128, np.bool_, np.int64})
 RECORDINGS = {}  # level -> the recording that runs at it
 
 
@@ -66,6 +67,8 @@ class Recording:
 
     def equation(self, rule, inputs, params, y, constant):
         """Write down a call that gave `y`; return its outputs as Tracers."""
+        if y.__class__ in ONE:  # the usual result: one array or number
+            return self.plain_equation(batched.Plain(rule.fun) if constant else rule, inputs, params, y)
         place, *at = user_place() if self.primal is None else (self.primal, None, None)
         several = y.__class__ is tuple or y.__class__ is list or isinstance(y, tuple)
         made = [self.program.symbol(v) if is_value(v) else None for v in (y if several else (y,))]
@@ -86,6 +89,22 @@ class Recording:
             return Tracer(y, made[0], self.level)
         parts = [v if s is None else Tracer(v, s, self.level) for v, s in zip(y, made, strict=True)]
         return type(y)(*parts) if hasattr(y, "_fields") else type(y)(parts)
+
+    def plain_equation(self, rule, inputs, params, y):
+        """Write down a call that gave one array or number."""
+        program = self.program
+        program.count = count = program.count + 1
+        kind = y.__class__
+        symbol = Symbol(f"v{count}", (), kind) if kind in PYTHON else Symbol(f"v{count}", y.shape, y.dtype)
+        if self.primal is None:
+            place, code, at = user_place()
+            if place is not None:
+                symbol.hint = place.name
+        else:
+            place, code, at = self.primal, None, None
+        program.equations.append(Equation(rule, inputs, params, symbol, y if self.values else None, place))
+        self.note(symbol, (code, at))
+        return Tracer(y, symbol, self.level)
 
     def guard(self, symbol, how, seen):
         """Write down that Python asked for a value."""
@@ -113,7 +132,7 @@ class Recording:
                 return y
         except Exception:  # of any kind: compiled code has errors of its own; those of the function come up again
             pass
-        for written in (self.program.equations, self.serials, self.symbols, self.origins, self.turns):
+        for written in (self.program.equations, self.serials, self.symbols, self.at, self.origins, self.turns):
             del written[count:]
         return None
 
@@ -176,15 +195,16 @@ class Recording:
         for y in outputs:
             while isinstance(y, Boxed) and y.__class__ is not Tracer:
                 y = y.data
-            if y.__class__ is Tracer and y.level == self.level and y.shape == () and y.dtype.kind in "fc":
-                if y.aux is not None and y.aux not in self.asked:
-                    self.asked.add(y.aux)
-                    answer = Tracer.run_constant(np.isfinite, (y,), {}, self.level)
-                    place, *at = user_place()
-                    place = (place or Place("", 0, ""))._replace(name=FINITE)
-                    self.program.equations.append(Guard(answer.aux, "bool", True, place))
-                    self.note(answer.aux, at)
-                    self.strange |= not answer.data
+            if y.__class__ is not Tracer or y.level != self.level or y.shape or y.dtype.kind not in "fc":
+                continue
+            if y.aux is not None and y.aux not in self.asked:
+                self.asked.add(y.aux)
+                answer = Tracer.run_constant(np.isfinite, (y,), {}, self.level)
+                place, *at = user_place()
+                place = (place or Place("", 0, ""))._replace(name=FINITE)
+                self.program.equations.append(Guard(answer.aux, "bool", True, place))
+                self.note(answer.aux, at)
+                self.strange |= not answer.data
 
     def begin(self, bars):
         """Take note that a pass begins; `bars` will hold its cotangents."""
@@ -280,17 +300,26 @@ class Tracer(Boxed):
     @staticmethod
     def process(rule, level, operands, params):  # noqa: D102 (see Boxed)
         recording = RECORDINGS[level]
-        xs = tuple([x.data if x.__class__ is Tracer and x.level == level else x for x in operands])
+        xs, inputs, traced = [], [], False
+        for x in operands:
+            if x.__class__ is Tracer and x.level == level:
+                xs.append(x.data)
+                traced |= x.aux is not None
+                inputs.append(x if x.aux is None else x.aux)
+            else:
+                xs.append(x)
+                inputs.append(x)
+        xs = tuple(xs)
         if recording.through and hasattr(rule, "opaque"):  # a call that has a rule of its own, by the user
             found = recording.gone_through(rule, operands) if hasattr(rule, "whole") else None
             return opaque(rule, operands, xs, recording) if found is None else found
-        plain = {k: opened(v, level) for k, v in params.items()}
+        plain = {k: opened(v, level) for k, v in params.items()} if params else params
         y = applied(rule, xs, plain)
-        if not depends(operands, level) and not depends(params.values(), level):
+        if not traced and not depends(operands, level) and not depends(params.values(), level):
             return wrapped(y, level)
         constant = _paused(level)
-        inputs = tuple([recording.operand(x) for x in operands])
-        written = {k: recording.parameter(v) for k, v in params.items()}
+        inputs = tuple([x if x.__class__ is Symbol or x.__class__ in PYTHON else recording.operand(x) for x in inputs])
+        written = {k: recording.parameter(v) for k, v in params.items()} if params else {}
         return recording.equation(rule, inputs, written, y, constant)
 
     @staticmethod
