@@ -1,4 +1,4 @@
-"""A function shown step by step: its evaluation trace, as an object, as text, and as the ``chainrule`` command.
+"""A function shown step by step: its evaluation trace, as an object, as text, picture and page, and the command.
 
 Importing this package makes it the attribute ``chainrule.explain``, which is a function to the user. So the package can
 be called, and is that function.
@@ -7,10 +7,13 @@ be called, and is that function.
 import sys
 import types
 
+from chainrule.explain.chains import order
 from chainrule.explain.explanation import Explanation
+from chainrule.explain.jacobians import jacobian, matmul
 from chainrule.explain.making import explain
+from chainrule.explain.spying import spy
 
-__all__ = ["Explanation", "explain"]
+__all__ = ["Explanation", "explain", "jacobian", "matmul", "order", "spy"]
 
 
 class _Function(types.ModuleType):

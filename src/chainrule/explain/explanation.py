@@ -180,6 +180,18 @@ class Explanation:
 
         return kinks(self)
 
+    def order(self) -> Any:
+        """Count the multiplications of the chain of Jacobians, forward, in reverse and in the cheapest order.
+
+        Raises
+        ------
+        ValueError
+            If the steps are no chain, each of the one before it.
+        """
+        from chainrule.explain.chains import order_of
+
+        return order_of(self)
+
     def cost(self, repeat: int = 3) -> Any:
         """Count operations and bytes, and measure time, for each of the user's lines, forward and backward.
 
