@@ -9,7 +9,7 @@ pytest.importorskip("llvmlite")
 
 import chainrule as cr
 from chainrule.engine.batched import Plain
-from chainrule.engine.indexing import picked, unpicked
+from chainrule.engine.indexing import picked, put, scatter, unpicked
 from chainrule.engine.rule import RULES
 from chainrule.program.ir import Equation, Symbol, applied, interpret, replaced
 from chainrule.program.native import lanes, nests, target
@@ -495,3 +495,53 @@ def test_data_flow_is_kept():
 
 def test_the_type_of_an_entry_is_known():
     assert type_of(np.dtype(np.float16)) is None
+
+
+# -- nests of one equation ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((300,), 0), ((300,), None), ((40, 50), 0), ((40, 50), 1), ((3, 40, 5), 1)])
+def test_running_sums(shape, axis):
+    x = np.random.default_rng(20).uniform(0.9, 1.1, shape)
+    for fun in (np.cumsum, np.cumprod):
+        got, want = run_call(fun, [x], {"axis": axis})
+        np.testing.assert_array_equal(got, want)
+    got, want = run_call(np.cumsum, [x.T if axis is not None else x], {"axis": axis})
+    np.testing.assert_array_equal(got, want)
+    compare(lambda x: np.sum(np.sin(np.cumsum(x * 0.1, axis=axis)) * x), x, prepare=gradients)
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((300,), 0), ((300,), None), ((40, 50), 0), ((40, 50), 1), ((40, 50), None)])
+def test_places_of_extrema(shape, axis):
+    x = np.random.default_rng(21).integers(-20, 20, shape)
+    y = x.astype(float)
+    z = y.copy()
+    z[..., 5] = np.nan
+    for a in (x, y, z, -z, np.full(shape, -np.inf), y.astype(np.float32)):
+        for fun in (np.argmax, np.argmin):
+            got, want = run_call(fun, [a], {"axis": axis})
+            np.testing.assert_array_equal(got, want)
+
+
+def test_writes_that_are_alone():
+    r = np.random.default_rng(22)
+    x, v, k = r.normal(size=300), r.normal(size=100), r.integers(-300, 300, 100)
+    for index in (slice(0, None, 3), slice(299, None, -3), k):
+        got, want = run_call(put, [x, v], {"index": index})
+        np.testing.assert_array_equal(got, want)
+        got, want = run_call(scatter, [v], {"index": index, "shape": (300,), "dtype": x.dtype})
+        agree(want, got)
+    z, w = r.normal(size=(40, 50)), r.normal(size=(20, 50))
+    rows = r.integers(0, 40, 20)
+    for index in (slice(None, None, 2), rows, (slice(None, None, 2), Ellipsis)):
+        got, want = run_call(put, [z, w], {"index": index})
+        np.testing.assert_array_equal(got, want)
+    compare(lambda x: np.sum(np.exp(x[::3]) * x[100:200]), x, prepare=gradients)
+
+
+def test_triangles():
+    x = np.random.default_rng(23).normal(size=(40, 45))
+    for k in (-3, 0, 7):
+        compare(lambda x: np.sum(np.sin(np.tril(x, k)) * np.triu(x * 2.0, -k)), x, prepare=gradients)  # noqa: B023
+    y = np.random.default_rng(24).normal(size=(300, 3, 3))
+    compare(lambda y: np.sum(np.tril(y) ** 3), y, prepare=gradients)

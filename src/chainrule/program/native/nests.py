@@ -14,8 +14,7 @@ Entry points
     `values`. Returned is None, or an ``i1`` that is true if an index was out of bounds: then the results are void. The
     builder's function gets the attribute ``alignstack(64)``: vectors that wait for a call are kept on the stack, and
     an address across two lines of the cache would double the time.
-``single(e, ...)``
-    The same for one equation that no cluster takes: cumulative sums, argmax, writes with steps.
+Running sums, places of extrema and writes that fit into no cluster are clusters of their own: see `nests_alone`.
 
 A nest has one loop or several over the long axes of its arrays; short axes are unrolled, so that an array of many rows
 and few columns is a few vectors of rows. Arrays of one shape that are only mapped are taken as one row of entries.
@@ -33,14 +32,27 @@ from chainrule.program.ir import PYTHON, Equation, Symbol
 from chainrule.program.loops.ir import taken_from
 from chainrule.program.native import target
 from chainrule.program.native.builder import Value, constant, type_of
-from chainrule.program.native.nests_emit import Added, Emit, Stored, Total
+from chainrule.program.native.nests_alone import alone, shape_alone, write_alone
+from chainrule.program.native.nests_emit import Emit
+from chainrule.program.native.nests_roots import Added, Stored, Total
 from chainrule.program.native.nests_walk import (
-    HANDLERS, MOST_SEGMENTS, MOST_VALUES, At, Plan, Unfit, basic_parts, can_walk, folded, index_arrays, is_elementwise,
+    HANDLERS,
+    MOST_SEGMENTS,
+    MOST_VALUES,
+    At,
+    Plan,
+    Unfit,
+    basic_parts,
+    can_walk,
+    folded,
+    index_arrays,
+    is_elementwise,
 )  # fmt: skip
 from chainrule.program.native.values import MOST_ENTRIES
 
 NEAR = 64  # loops of lengths that differ by no more may be one
 WAITING = 400  # equations that may wait for a cluster before it is closed
+ALONE = "alone"
 MODES = ("flat", 7, 32)  # taken as one row; or how many entries per round are unrolled at most
 VIEWS = {indexing.getitem, np.transpose, np.reshape, np.expand_dims, np.squeeze, np.swapaxes, np.moveaxis,
          np.broadcast_to, np.ravel}  # fmt: skip
@@ -246,6 +258,13 @@ def joins(e, is_memory) -> bool:
     return can_walk(e) and is_memory(e.output) and e.output.size > 0
 
 
+def is_alone(e, is_memory) -> bool:
+    """Tell whether an equation can have a nest to itself."""
+    if not alone(e):
+        return False
+    return is_memory(e.output) or is_memory_shape(shape_alone(e), is_memory)
+
+
 def is_memory_shape(shape, is_memory) -> bool:
     """Tell whether arrays of a shape are held in memory."""
     return is_memory(Symbol("", tuple(shape), np.dtype(float)))
@@ -308,7 +327,9 @@ def clusters(equations: list, outputs, is_memory=in_memory, fits=None) -> list:
 
 def starts(e, is_memory, fits) -> bool:
     """Tell whether an equation can be the first of a cluster."""
-    return joins(e, is_memory) and not is_view(e, (), is_memory) and (fits is None or fits(e))
+    if not joins(e, is_memory) and not is_alone(e, is_memory):
+        return False
+    return not is_view(e, (), is_memory) and (fits is None or fits(e))
 
 
 def grown(work, is_memory, fits):
@@ -322,13 +343,12 @@ def grown(work, is_memory, fits):
         elif (fits is None or fits(e)) and not is_view(e, growing.makers, is_memory) and growing.takes(e):
             if e.output in growing.late:
                 late.add(e.output)
+        elif not growing.members and k == 0 and is_alone(e, is_memory) and (fits is None or fits(e)):
+            return Cluster([e], ALONE, shape_alone(e), late=set(e.outputs)), before, work[1:]
         elif not growing.members and k == 0:  # the first does not fit after all
             before.append(e)
             return None, before, work[1:]
-        elif any(s in growing.makers for s in reads):
-            waiting.append(e)
-            late.update(e.outputs, taken_from(e))
-        elif starts(e, is_memory, fits):  # of another nest: what comes now may belong to either
+        elif any(s in growing.makers for s in reads) or starts(e, is_memory, fits):
             waiting.append(e)
             late.update(e.outputs, taken_from(e))
         else:
@@ -369,25 +389,40 @@ def write_nest(b, cluster: Cluster, values: dict, memory) -> Value | None:
         Where there is none; nothing is written then.
     """
     kept = len(b.lines), len(b.allocas), b.current
+    if cluster.mode == ALONE:
+        [e] = cluster.members
+        try:
+            emit, held = write_alone(b, e, values, memory, lanes_for(cluster))
+        except Unfit:
+            del b.lines[kept[0] :], b.allocas[kept[1] :]
+            b.current = kept[2]
+            raise
+        values[e.output] = held
+        return left(b, emit)
     for mode in MODES[MODES.index(cluster.mode) :]:
         try:
-            emit, roots, held = written(b, cluster, mode, values, memory)
+            emit, held = written(b, cluster, mode, values, memory)
         except Unfit as why:
             del b.lines[kept[0] :], b.allocas[kept[1] :]
             b.current = kept[2]
             reason = why
             continue
         values.update(held)
-        if "alignstack" not in b.attributes:
-            b.attributes = f"{b.attributes} alignstack(64)".strip()
-        if emit.bad is None:
-            return None
-        return b.compare("ne", b.load("i64", emit.bad), constant("i64", 0))
+        return left(b, emit)
     raise reason
 
 
+def left(b, emit) -> Value | None:
+    """Return whether an index was out of bounds; the function of the nest gets its attribute."""
+    if "alignstack" not in b.attributes:
+        b.attributes = f"{b.attributes} alignstack(64)".strip()
+    if emit.bad is None:
+        return None
+    return b.compare("ne", b.load("i64", emit.bad), constant("i64", 0))
+
+
 def written(b, cluster, mode, values, memory):
-    """Write a cluster in one of the modes; return (emit, roots, how the outputs are held)."""
+    """Write a cluster in one of the modes; return (emit, how the outputs are held)."""
     roots = [m for m in cluster.members if m.output in cluster.outputs]
     late, makers, plan, loops, found = set(), {}, None, (), []
     for m in cluster.members:
@@ -424,7 +459,7 @@ def written(b, cluster, mode, values, memory):
 
     emit = Emit(b, inner, values, once, mode == "flat", loops, plan.cuts, lanes_for(cluster))
     made = []
-    for m, axes, shape, is_late in found:
+    for m, axes, _, is_late in found:
         added = adds_at(m) if is_late else None
         if added is not None:
             root = Added(emit, m, *added)
@@ -449,7 +484,7 @@ def written(b, cluster, mode, values, memory):
             r.add()
 
     emit.write(body, begin, end)
-    return emit, made, {m.output: r.held() for m, r in zip(roots, made, strict=True)}
+    return emit, {m.output: r.held() for m, r in zip(roots, made, strict=True)}
 
 
 def flat_memory(held) -> bool:
@@ -463,7 +498,5 @@ def lanes_for(cluster) -> int:
     for m in cluster.members:
         for s in (m.output, *m.reads):
             if s.shape and type_of(s.dtype) in ("double", "i64"):
-                widest = 8
-            elif s.dtype not in PYTHON and s.dtype is not None and np.dtype(s.dtype).itemsize == 8 and s.shape:
                 widest = 8
     return target.host().lanes * 8 // widest

@@ -83,7 +83,7 @@ def is_elementwise(e) -> bool:
         return fun not in WHOLE
     if fun in WHOLE or fun in (np.absolute, np.sign) or (kind != "i1" and fun in ARITHMETIC):
         return True
-    return kind == "i1" and fun in (np.add, np.multiply, np.equal, np.not_equal, np.maximum, np.minimum) or (
+    return (kind == "i1" and fun in (np.add, np.multiply, np.equal, np.not_equal, np.maximum, np.minimum)) or (
         kind != "i1" and type_of(s.dtype) == "i1")  # fmt: skip
 
 
@@ -593,6 +593,18 @@ def outer(w, e, position):
     return w.products([(w.value(x, position[:1]), w.value(y, position[1:]))], e.output.dtype)
 
 
+def triangle(w, e, position):
+    """The entries below or above a diagonal."""
+    x, k = e.inputs[0], e.params.get("k", 0)
+    if not is_integer(k) or w.shape(x) != w.shape(e.output) or x.dtype != e.output.dtype:
+        raise Unfit("a triangle of another kind")
+    i, j = position[-2:]
+    lower = function_of(e) is np.tril
+    if i.__class__ is not At and j.__class__ is not At:
+        return w.value(x, position) if (j - i <= k if lower else j - i >= k) else w.zero(e.output.dtype)
+    return w.masked(w.value(x, position), i, j, "sle" if lower else "sge", int(k), e.output.dtype)
+
+
 # fmt: off
 HANDLERS = {
     indexing.getitem: read, indexing.scatter: scatter, indexing.put: put, indexing.picked: taken_flat,
@@ -600,7 +612,7 @@ HANDLERS = {
     np.transpose: transpose, np.swapaxes: transpose, np.moveaxis: transpose,
     np.reshape: reshape, np.ravel: reshape, np.expand_dims: reshape, np.squeeze: reshape,
     np.broadcast_to: spread, spread_to: spread, np.copy: spread,
-    np.matmul: matmul, np.dot: matmul, np.outer: outer,
+    np.matmul: matmul, np.dot: matmul, np.outer: outer, np.tril: triangle, np.triu: triangle,
 }
 # fmt: on
 FLAT = {reshape, spread}
@@ -708,7 +720,7 @@ class Plan(Walk):
     def nothing(self, *args):
         """Return no value."""
 
-    plain = compute = cast = zero = fold = products = nothing
+    plain = compute = cast = zero = fold = products = masked = nothing
 
 
 def cuts_of(entry, start, stop):
