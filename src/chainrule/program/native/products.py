@@ -531,12 +531,13 @@ class Writer:
             row, column, pointers = flipped(row, column, pointers)
             inner = Axis(inner.count, inner.y, inner.x, None)
         m, k, n = row.count, inner.count, column.count
-        if column.y != 1 and n > m and inner.x is not None and row.x != 1:
+        most = SCRATCH if self.scratch is None else SMALL_OPERAND
+        if column.y != 1 and n > m and row.x != 1 and (column.out != 1 or k * n > most):
             row, column, pointers = flipped(row, column, pointers)
             inner = Axis(inner.count, inner.y, inner.x, None)
             m, n = n, m
         b, kind = self.b, self.kind
-        if column.y != 1 and m > 2 and k * n <= (SCRATCH if self.scratch is None else SMALL_OPERAND):
+        if column.y != 1 and m > 2 and k * n <= most:
             target, (sk, sn) = self.memory(k * n), (n, 1)
             moves = [Axis(k, inner.y, None, sk), Axis(n, column.y, None, sn)]
             source = pointers[1]
