@@ -96,6 +96,18 @@ def test_a_comparison_of_a_view_made_stale_is_recorded():
 REDUCTIONS = [np.sum, np.prod, np.max, np.min, np.any, np.cumsum, np.cumprod, np.argmax]
 
 
+@pytest.mark.parametrize("axis", [0, -1])
+@pytest.mark.parametrize("fun", [np.repeat, np.take], ids=lambda fun: fun.__name__)
+def test_a_number_is_repeated_and_taken_along_its_axis(fun, axis):
+    def f(x):
+        return 3 * fun(x, [0, 0], axis=axis) if fun is np.take else 3 * fun(x, 2, axis=axis)
+
+    y, pull = cr.vjp(f, 0.5)
+    np.testing.assert_array_equal(y, [1.5, 1.5])
+    assert pull(np.array([2.0, 5.0])) == (21.0,)
+    np.testing.assert_array_equal(cr.jvp(f, (0.5,), (2.0,))[1], [6.0, 6.0])
+
+
 @pytest.mark.parametrize("fun", REDUCTIONS, ids=lambda fun: fun.__name__)
 def test_a_number_has_an_axis_0_in_every_mode_as_in_numpy(fun):
     def f(x):

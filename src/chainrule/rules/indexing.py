@@ -23,7 +23,7 @@ def take(a, indices, axis=None, out=None, mode="raise"):
     """Read the entries, or along an axis the slices, at `indices`."""
     if out is not None:
         raise OutArgumentError("numpy.take")
-    x = np.ravel(a) if axis is None else a
+    x = np.ravel(a) if axis is None or not shape_of(a) else a  # NumPy gives a number an axis
     k = 0 if axis is None else normalize_axis_index(axis, x.ndim)
     return subscript(x, (slice(None),) * k + (_indices(indices, x.shape[k], mode),))
 

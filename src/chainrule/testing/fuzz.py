@@ -58,9 +58,9 @@ def program(seed: int, number: int) -> Written:
     return written(_random.Random(f"{seed} {number}"))
 
 
-def check(made: Written, number: int = 0, only: Any = None) -> tuple:
+def check(made: Written, number: int = 0, only: Any = None, native: bool = False) -> tuple:
     """Compare a program under every mode; return (findings, counts of comparisons)."""
-    return compare(made, _random.Random(number), only)
+    return compare(made, _random.Random(number), only, native)
 
 
 def check_program(random: Any) -> tuple:
@@ -69,7 +69,7 @@ def check_program(random: Any) -> tuple:
     return made, *compare(made, random)
 
 
-def reduced(made: Written, number: int, limit: int = 200) -> tuple:
+def reduced(made: Written, number: int, limit: int = 200, native: bool = False) -> tuple:
     """Leave out statements and results of a failing program as long as a mode fails that failed before.
 
     Returns
@@ -77,7 +77,7 @@ def reduced(made: Written, number: int, limit: int = 200) -> tuple:
     (Written, list)
         The shorter program and its findings.
     """
-    findings, _ = check(made, number)
+    findings, _ = check(made, number, None, native)
     modes = {f.mode for f in findings}
     again = True
     while again and limit > 0:
@@ -85,7 +85,7 @@ def reduced(made: Written, number: int, limit: int = 200) -> tuple:
         for shorter in shortened(made):
             limit -= 1
             try:
-                found, _ = check(shorter, number, modes)
+                found, _ = check(shorter, number, modes, native)
             except Exception:  # it is no program any more
                 continue
             if found:
@@ -129,7 +129,7 @@ def exact(x):
     return x.item() if isinstance(x, np.generic) else x
 
 
-def fuzz(programs: int, seed: int = 0, first: int = 0, each: Callable | None = None) -> Report:
+def fuzz(programs: int, seed: int = 0, first: int = 0, each: Callable | None = None, native: bool = False) -> Report:
     """Write and compare programs; return the report.
 
     Parameters
@@ -140,6 +140,8 @@ def fuzz(programs: int, seed: int = 0, first: int = 0, each: Callable | None = N
         Which: numbers `first`, `first` + 1, ... of the seed.
     each : callable, optional
         Called with (number, program, findings) after each program; the run ends if it returns True.
+    native : bool
+        Whether to compile to machine code, too, which takes several times as long. Needs llvmlite.
 
     Returns
     -------
@@ -155,7 +157,7 @@ def fuzz(programs: int, seed: int = 0, first: int = 0, each: Callable | None = N
     report, start = Report(), time.perf_counter()
     for number in range(first, first + programs):
         made = program(seed, number)
-        findings, counts = check(made, number)
+        findings, counts = check(made, number, None, native)
         report.add(number, made, findings, counts)
         report.seconds = time.perf_counter() - start
         if each is not None and each(number, made, findings):
@@ -170,6 +172,7 @@ def main(argv: list | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="which programs (0)")
     parser.add_argument("--first", type=int, default=0, help="the number of the first (0)")
     parser.add_argument("--most", type=int, default=5, help="end after so many failing programs (5)")
+    parser.add_argument("--native", action="store_true", help="compile to machine code, too")
     parser.add_argument("--whole", action="store_true", help="do not shorten failing programs")
     options = parser.parse_args(argv)
     failing = 0
@@ -180,11 +183,11 @@ def main(argv: list | None = None) -> int:
             advance()
             if findings:
                 failing += 1
-                shown = (made, findings) if options.whole else reduced(made, number)
+                shown = (made, findings) if options.whole else reduced(made, number, native=options.native)
                 print(printed(*shown, number), end="\n\n", flush=True)
             return failing >= options.most
 
-        report = fuzz(options.programs, options.seed, options.first, each)
+        report = fuzz(options.programs, options.seed, options.first, each, options.native)
     print(report)
     excess = report.counts.excess() if report.programs >= 100 else []
     for why in excess:

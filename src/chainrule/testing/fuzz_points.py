@@ -76,6 +76,7 @@ class Case:
         self.plain = [self.values(p) for p in self.points]
         self.ws = [self.direction(y) for y in self.plain[0] or ()]
         self.vs = tree.tree_map(self.direction, list(first))
+        self.weighted, self.loss, self.curved = losses(self.f, self.ws)
 
     # -- values and directions -----------------------------------------------------------------------------------
 
@@ -100,26 +101,6 @@ class Case:
         except Exception:
             return None
         return ys if all(np.all(np.isfinite(y)) for y in ys) else None
-
-    def loss(self, *args):
-        """Return the weighted sum of all results."""
-        return self.weighted(self.f(*args))
-
-    def weighted(self, ys):
-        """Return the weighted sum of results."""
-        total = 0.0
-        for w, y in zip(self.ws, ys, strict=True):
-            if np.shape(y) == np.shape(w):
-                total = total + np.sum(w * y)
-        return total
-
-    def curved(self, *args):
-        """Return a loss that has a second derivative, whatever the program."""
-        total = 0.0
-        for w, y in zip(self.ws, self.f(*args), strict=True):
-            if np.shape(y) == np.shape(w):
-                total = total + np.sum(w * np.sin(y))
-        return total
 
     def shaped(self, k):
         """Tell whether results have the shapes of those at the first point: masks may change them."""
@@ -276,6 +257,32 @@ def watched(owner, name, look):
         yield
     finally:
         setattr(owner, name, right)
+
+
+def losses(f, ws):
+    """Return the weighted sum of results, that of all results of `f`, and one with a second derivative in any case.
+
+    They are functions of their own: a compiled function is traced anew where an object that it reads has changed.
+    """
+
+    def weighted(ys):
+        total = 0.0
+        for w, y in zip(ws, ys, strict=True):
+            if np.shape(y) == np.shape(w):
+                total = total + np.sum(w * y)
+        return total
+
+    def loss(*args):
+        return weighted(f(*args))
+
+    def curved(*args):
+        total = 0.0
+        for w, y in zip(ws, f(*args), strict=True):
+            if np.shape(y) == np.shape(w):
+                total = total + np.sum(w * np.sin(y))
+        return total
+
+    return weighted, loss, curved
 
 
 def plain(x):
