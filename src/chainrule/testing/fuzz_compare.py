@@ -12,7 +12,6 @@ import numpy as np
 from chainrule import tree
 from chainrule.engine.variable import Variable
 from chainrule.errors import ConversionError, OutArgumentError, SourceError
-from chainrule.program.choice import installed
 from chainrule.program.compiling import compile
 from chainrule.program.flat import flat
 from chainrule.program.ir import GuardFailed, interpret, verify
@@ -23,9 +22,7 @@ from chainrule.testing.fuzz_writing import copied
 from chainrule.transforms import grad, jacobian, jvp, vjp, vmap
 
 REFUSALS = (ConversionError, OutArgumentError)  # what docs/limits.md names: traced values written into plain arrays
-TRANSFORMS = {"flat": flat, "compile": functools.partial(compile, backend="numpy")}
-if installed():
-    TRANSFORMS["native"] = functools.partial(compile, backend="native")
+COMPILE, NATIVE = (functools.partial(compile, backend=backend) for backend in ("numpy", "native"))
 
 
 class Finding:
@@ -41,9 +38,13 @@ class Finding:
 class Comparison(Case):
     """The modes of one program, each compared with the plain run or with another."""
 
+    def __init__(self, program, random, only=None, native=False):
+        super().__init__(program, random, only)
+        self.transforms = {"flat": flat, "compile": COMPILE, **({"native": NATIVE} if native else {})}
+
     def run(self):
         """Compare all modes; return the findings."""
-        self.where = 0
+        self.where, self.records, self.gradients = 0, {}, {}
         if self.plain[0] is None:
             self.leave("no plain run")
             return self.findings
@@ -60,7 +61,7 @@ class Comparison(Case):
         self.mode("jacobian", self.jacobian)
         self.mode("record", lambda: self.recorded(self.f, False))
         self.mode("record of grad", lambda: self.recorded(grad(self.loss, self.argnums), True))
-        for name, transform in TRANSFORMS.items():
+        for name, transform in self.transforms.items():
             self.mode(name, lambda: self.function(transform, name, self.f, False))
             self.mode(f"{name} of grad", lambda: self.function(transform, name, grad(self.loss, self.argnums), True))
         self.mode("grad of compile", self.through_compiled)
@@ -217,7 +218,7 @@ class Comparison(Case):
 
     def recorded(self, f, gradient):
         """Compare the interpreted record with eager runs, also at points other than the recorded one."""
-        program = verify(record(f)(*copied(list(self.points[0]))))
+        program = self.program_of(f, gradient)
         shorter = verify(optimise(program))
         for k in (0, 1, 2):
             if self.plain[k] is None:
@@ -233,7 +234,13 @@ class Comparison(Case):
                 if gradient and not all(np.all(np.isfinite(y)) for y in found):
                     self.leave("a program for finite numbers")  # whoever runs it takes care: see `ordinary`
                     continue
-                self.same_outputs(found, f, gradient, k, what)
+                self.same_outputs(found, gradient, k, what)
+
+    def program_of(self, f, gradient):
+        """Return the program of the function, or of its gradient, at the first point."""
+        if gradient not in self.records:
+            self.records[gradient] = verify(record(f)(*copied(list(self.points[0]))))
+        return self.records[gradient]
 
     def function(self, transform, name, f, gradient):
         """Compare what `flat` or `compile` gives with eager runs, at the traced point, elsewhere, and there again."""
@@ -248,7 +255,7 @@ class Comparison(Case):
         for k in (0, 1, 2, 0):
             if self.plain[k] is None:
                 continue
-            if name == "flat" and k and not self.same_way(f, k):
+            if name == "flat" and k and not self.same_way(f, gradient, k):
                 self.spare("a point whose way a program has not recorded")
                 continue
             found = tree.flatten(made(*copied(list(self.points[k]))))[0]
@@ -258,7 +265,7 @@ class Comparison(Case):
                 self.leave("a program for finite numbers")
                 continue
             try:
-                self.same_outputs(found, f, gradient, k, name, gradient or name == "native")
+                self.same_outputs(found, gradient, k, name, gradient or name == "native")
             except Differs:
                 if name != "native" or not self.trembles(found, f, k):
                     raise
@@ -266,25 +273,36 @@ class Comparison(Case):
             for y in found:  # the caller's from now on
                 if isinstance(y, np.ndarray) and y.flags.writeable:
                     y.fill(np.nan)
+        if name != "flat":
+            stats = made.stats()
+            if stats.eager:
+                self.leave("run as Python by compile")
+            elif stats.traces > 3:
+                raise Differs(f"{stats.traces} traces for 3 points")
 
     def through_compiled(self):
         """Compare the gradient of a compiled function, which is one node, with that of the function."""
-        made = compile(self.f)
+        made = COMPILE(self.f)
         for k in (0, 1, 0):
             if self.plain[k] is not None and self.shaped(k):
                 found = grad(lambda *xs: self.weighted(made(*xs)), self.argnums)(*copied(list(self.points[k])))
-                self.same_outputs(tree.flatten(found)[0], grad(self.loss, self.argnums), True, k, "grad of compile")
+                self.same_outputs(tree.flatten(found)[0], True, k, "grad of compile")
 
-    def same_way(self, f, k):
+    def same_way(self, f, gradient, k):
         """Tell whether the run at another point takes the branches of the first."""
-        program = record(f)(*copied(list(self.points[0])))
         try:
-            interpret(program, tree.flatten(copied(list(self.points[k])))[0])
+            interpret(self.program_of(f, gradient), tree.flatten(copied(list(self.points[k])))[0])
         except GuardFailed:
             return False
         except (ValueError, IndexError):  # shapes that depend on values
             return False
         return True
+
+    def gradient(self, k):
+        """Return the gradient of an eager run at a point."""
+        if k not in self.gradients:
+            self.gradients[k] = tree.flatten(grad(self.loss, self.argnums)(*copied(list(self.points[k]))))[0]
+        return self.gradients[k]
 
     def trembles(self, found, f, k):
         """Tell whether results of machine code, which rounds otherwise, are as near as those at points beside."""
@@ -299,13 +317,10 @@ class Comparison(Case):
         gaps = [np.abs(np.subtract(a, b)) for a, b in zip(found, want, strict=True)]
         return all(np.all(gap <= 30 * np.max(d, initial=0.0)) for gap, d in zip(gaps, far, strict=True))
 
-    def same_outputs(self, found, f, gradient, k, what, rounds=None):
+    def same_outputs(self, found, gradient, k, what, rounds=None):
         """Compare outputs with those of the eager run at a point; up to rounding if `rounds`, or of a gradient."""
         rounds = gradient if rounds is None else rounds
-        if gradient:
-            want = tree.flatten(f(*copied(list(self.points[k]))))[0]
-        else:
-            want = self.plain[k]
+        want = self.gradient(k) if gradient else self.plain[k]
         for j, (a, b) in enumerate(zip(found, want, strict=True)):
             self.equal(
                 a,
@@ -316,9 +331,9 @@ class Comparison(Case):
             )
 
 
-def compare(program, random, only=None):
-    """Compare one program under every mode; return (findings, counts of comparisons)."""
+def compare(program, random, only=None, native=False):
+    """Compare one program under every mode, as machine code if asked; return (findings, counts of comparisons)."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # those of the program itself
-        comparison = Comparison(program, random, only)
+        comparison = Comparison(program, random, only, native)
         return comparison.run(), comparison.counts
