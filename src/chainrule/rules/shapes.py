@@ -66,7 +66,7 @@ def resize_back(ybar, y, x, new_shape=None):
 
 def repeat_back(ybar, y, x, repeats=None, axis=None):
     """Sum the copies of each element."""
-    shape = x.shape if axis is not None else (x.size,)
+    shape = x.shape if axis is not None and x.shape else (x.size,)  # NumPy gives a number an axis
     k = normalize_axis_index(axis, len(shape)) if axis is not None else 0
     counts = np.broadcast_to(np.asarray(repeats), (shape[k],))
     if shape[k] and (counts == counts[0]).all():

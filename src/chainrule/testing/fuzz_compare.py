@@ -298,12 +298,6 @@ class Comparison(Case):
             return False
         return True
 
-    def gradient(self, k):
-        """Return the gradient of an eager run at a point."""
-        if k not in self.gradients:
-            self.gradients[k] = tree.flatten(grad(self.loss, self.argnums)(*copied(list(self.points[k]))))[0]
-        return self.gradients[k]
-
     def trembles(self, found, f, k):
         """Tell whether results of machine code, which rounds otherwise, are as near as those at points beside."""
         far = [np.zeros(np.shape(y)) for y in found]
@@ -316,6 +310,12 @@ class Comparison(Case):
             far = [np.fmax(d, np.abs(a - b)) for d, a, b in zip(far, moved, want, strict=True)]
         gaps = [np.abs(np.subtract(a, b)) for a, b in zip(found, want, strict=True)]
         return all(np.all(gap <= 30 * np.max(d, initial=0.0)) for gap, d in zip(gaps, far, strict=True))
+
+    def gradient(self, k):
+        """Return the gradient of an eager run at a point."""
+        if k not in self.gradients:
+            self.gradients[k] = tree.flatten(grad(self.loss, self.argnums)(*copied(list(self.points[k]))))[0]
+        return self.gradients[k]
 
     def same_outputs(self, found, gradient, k, what, rounds=None):
         """Compare outputs with those of the eager run at a point; up to rounding if `rounds`, or of a gradient."""
