@@ -28,6 +28,15 @@ function rounded(text, digits = 6) {
   });
 }
 
+// Whether a click is the second on the same thing: the rows are made anew after the first, so the browser can't tell.
+const lastClick = { what: null, time: 0 };
+
+function isSecond(what, event) {
+  const second = lastClick.what === what && event.timeStamp - lastClick.time < 450;
+  Object.assign(lastClick, { what: second ? null : what, time: event.timeStamp });
+  return second;
+}
+
 // The text of a large array: what it is, its shape, its norm, and its first entries.
 const ARRAY = /^(diagonal )?([\d×]+), norm ([^:]+): (.*)$/;
 

@@ -131,7 +131,12 @@ function card(group, at, uses) {
     const now = group.members.filter((m) => m < state.frame);
     return one ? group.members[0] : group.members.includes(current()) ? current() : now.length ? now.at(-1) : group.members[0];
   };
-  element.addEventListener("click", (event) => graph.moved || (event.detail > 1 ? goTo(frameOf(pick())) : choose(pick())));
+  element.addEventListener("click", (event) => {
+    if (graph.moved) return;
+    const k = pick();
+    if (isSecond(`card ${k}`, event)) goTo(frameOf(k));
+    else choose(k);
+  });
   element.addEventListener("pointerenter", () => change({ hovered: pick() }));
   element.addEventListener("pointerleave", () => change({ hovered: -1 }));
   return { group, one, element, head, value, gradient };

@@ -91,10 +91,15 @@ function place(rows, points) {
       x += points[k].width + GAP_X;
     }
   }
+  // Inputs stand beside the way down and do not bend it.
+  const inner = (ks) => {
+    const found = ks.filter((k) => points[k].up.length);
+    return found.length ? found : ks;
+  };
   for (let sweep = 0; sweep < 16; sweep++) {
     const side = sweep % 2 ? "down" : "up";
     for (const row of sweep % 2 ? [...rows].reverse() : rows) {
-      const both = sweep > 11 ? (k) => [...points[k].up, ...points[k].down] : (k) => points[k][side];
+      const both = sweep > 11 ? (k) => inner([...points[k].up, ...points[k].down]) : (k) => inner(points[k][side]);
       nearest(row, points, row.map((k) => median(both(k).map((n) => points[n].x)) ?? points[k].x));
     }
   }

@@ -129,6 +129,8 @@ function options(id, names, chosen) {
   get(id).replaceChildren(...names.map((n, k) => make("option", { value: k, selected: k === chosen ? "" : null }, n)));
 }
 
+const noteText = (note) => WORDS[state.language].notes.reduce((text, [from, to]) => text.replace(from, to), note);
+
 function showWords() {
   document.documentElement.lang = state.language === "zh" ? "zh-CN" : "en";
   for (const e of document.querySelectorAll("[data-word]")) e.textContent = say(e.dataset.word);
@@ -140,7 +142,7 @@ function showWords() {
   get("language").title = say("languageName");
   get("keys-list").replaceChildren(...WORDS[state.language].keys.map(([key, what]) => make("div", {}, make("dt", {}, key), make("dd", {}, what))));
   const warning = nonfinite >= 0 ? [`${say("nonfinite")}: ${steps[nonfinite].id} = ${steps[nonfinite].text}`] : [];
-  get("notes").replaceChildren(...[...warning, ...(data.notes || [])].map((n) => make("p", {}, n)));
+  get("notes").replaceChildren(...[...warning, ...(data.notes || []).map(noteText)].map((n) => make("p", {}, n)));
 }
 
 views.push((changed) => {

@@ -2,7 +2,7 @@
 
 class Rows {
   // `count()` and `row(k)` give the rows and `width()` their width in characters; `head` is an element that stays on top.
-  // `pick(k, way)` answers the arrow keys, `enter()` the enter key, `click(k, times)` and `hover(k)` the pointer.
+  // `pick(k, way)` answers the arrow keys, `enter()` the enter key, `click(k, twice)` and `hover(k)` the pointer.
   constructor(root, { height, count, row, head = null, width = () => 0, pick, enter, click, hover }) {
     Object.assign(this, { root, height, count, row, head, width, pick, enter });
     this.space = make("div", { class: "space", role: "presentation" });
@@ -24,7 +24,10 @@ class Rows {
       const row = event.target.closest("[data-row]");
       return row ? Number(row.dataset.row) : -1;
     };
-    root.addEventListener("click", (event) => under(event) >= 0 && click(under(event), event.detail));
+    root.addEventListener("click", (event) => {
+      const k = under(event);
+      if (k >= 0) click(k, isSecond(`${root.id} ${k}`, event));
+    });
     root.addEventListener("pointerover", (event) => hover(under(event)));
     root.addEventListener("pointerleave", () => hover(-1));
   }

@@ -93,7 +93,7 @@ const sourceRows = new Rows(source.root, {
         return;
       }
   },
-  click: (at, times) => (times > 1 && stepsAt(at).length ? goTo(frameOf(shown())) : pickLine(at)),
+  click: (at, twice) => (twice && stepsAt(at).length ? goTo(frameOf(shown())) : pickLine(at)),
   hover(at) {
     const here = at < 0 ? [] : stepsAt(at);
     change({ hovered: here.length ? (here.includes(current()) ? current() : here.at(-1)) : -1 });

@@ -59,7 +59,7 @@ const tableRows = new Rows(table.root, {
     change({ chosen: k });
     tell(k);
   },
-  click: (k, times) => (times > 1 ? goTo(frameOf(k)) : choose(k)),
+  click: (k, twice) => (twice ? goTo(frameOf(k)) : choose(k)),
   hover: (k) => change({ hovered: k }),
   enter() {
     if (shown() >= 0) goTo(frameOf(shown()));

@@ -106,6 +106,7 @@ const WORDS = {
       backward: (id, value, n) => `gradient of ${id} = ${value}` + (n > 1 ? `, sum of ${n} paths` : ""),
       dual: (id, value, tangent) => `${id} = ${value}, tangent ${tangent}`,
     },
+    notes: [], // the data's notes are in English already
     keysTitle: "How to use this page",
     close: "Close",
     keys: [
@@ -224,6 +225,10 @@ const WORDS = {
       backward: (id, value, n) => `${id} 的梯度 = ${value}` + (n > 1 ? `，${n} 条路径之和` : ""),
       dual: (id, value, tangent) => `${id} = ${value}，切线 ${tangent}`,
     },
+    notes: [
+      [/^Not shown: forward mode takes (\d+) passes.*; reverse mode takes (\d+)\.$/, "未显示：前向模式需要 $1 次传播（输入的每个元素一次），反向模式只需 $2 次。"],
+      [/^Not shown: reverse mode takes (\d+) passes.*; forward mode takes (\d+)\.$/, "未显示：反向模式需要 $1 次传播（结果的每个元素一次），前向模式只需 $2 次。"],
+    ],
     keysTitle: "如何使用本页",
     close: "关闭",
     keys: [
