@@ -1,10 +1,12 @@
-"""The ``chainrule`` command: a derivative as a textbook table.
+"""The ``chainrule`` command: a derivative as a textbook table, a picture, a page, or as source.
 
 This module imports without typer and rich: `main` then says how to install them.
 """
 
+import contextlib
 import importlib
 import inspect
+import linecache
 import os
 import re
 import sys
@@ -13,11 +15,13 @@ from typing import Annotated
 
 import numpy as np
 
-from chainrule.errors import ChainruleError, ExpressionError, MissingDependencyError
+from chainrule.errors import ChainruleError, ExpressionError, GradientCheckError, MissingDependencyError
+from chainrule.explain import outputs
 from chainrule.explain.explanation import MODES
 from chainrule.explain.expression import Expression, assignments, suggestion
 from chainrule.explain.making import explain
 
+WRITTEN = "<expression>"  # the name of the file that an expression stands in
 TARGET = re.compile(r"\s*([^\W\d][\w.]*):([^\W\d][\w.]*)\s*")
 
 
@@ -70,15 +74,56 @@ def app():
             list[str] | None, typer.Option(metavar="POINT", help="The point, such as 'x=pi/16, y=[1, 2]'.")
         ] = None,
         mode: Annotated[str, typer.Option(metavar="MODE", help="forward, reverse or both.")] = "both",
+        html: Annotated[str | None, typer.Option(metavar="FILE", help="Write the page to a file.")] = None,
+        svg: Annotated[str | None, typer.Option(metavar="FILE", help="Write the graph as SVG.")] = None,
+        graph: Annotated[
+            str | None, typer.Option(metavar="FILE", help="Write the graph as .svg, .png, .pdf or .dot.")
+        ] = None,
+        json: Annotated[str | None, typer.Option(metavar="FILE", help="Write all data as JSON.")] = None,
+        open: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
     ):
-        """Show the value and the derivatives of a function at a point, step by step."""
+        """Show the value and the derivatives of a function at a point, step by step.
+
+        In place of a file, - writes to the terminal.
+        """
+        files = {"html": html, "svg": svg, "graph": graph, "json": json}
+        run(lambda: show(target, at or [], mode, {k: v for k, v in files.items() if v is not None}, open))
+
+    @made.command("flat", context_settings={"ignore_unknown_options": True})
+    def flat(
+        target: Annotated[str, typer.Argument(metavar="TARGET", help="An expression, or module:function.")],
+        at: Annotated[list[str] | None, typer.Option(metavar="POINT", help="The point.")] = None,
+        forward: Annotated[bool, typer.Option("--forward", help="The function alone, without its gradient.")] = False,
+        output: Annotated[str | None, typer.Option(metavar="FILE", help="Write it to a file.")] = None,
+    ):
+        """Print a function and its gradient as a module of plain NumPy."""
+        run(lambda: show_flat(target, at or [], forward, output))
+
+    @made.command("check", context_settings={"ignore_unknown_options": True})
+    def check(
+        target: Annotated[str, typer.Argument(metavar="TARGET", help="An expression, or module:function.")],
+        at: Annotated[list[str] | None, typer.Option(metavar="POINT", help="The point.")] = None,
+        order: Annotated[int, typer.Option(help="The highest order of derivatives.")] = 2,
+    ):
+        """Compare derivatives with central differences, in both modes. The status is 1 if they differ."""
+        run(lambda: show_check(target, at or [], order))
+
+    @made.command("supported")
+    def supported(
+        name: Annotated[str | None, typer.Argument(metavar="NAME", help="Such as sin, np.linalg.inv or erf.")] = None,
+    ):
+        """Tell whether a function is supported, or list all of them."""
+        run(lambda: show_supported(name))
+
+    def run(task):
+        """Run a command; errors of ours are a message and a status."""
         try:
-            show(target, at or [], mode)
+            task()
         except MissingDependencyError:
             raise
         except ChainruleError as error:
             typer.echo(told(error), err=True)
-            raise typer.Exit(2) from None
+            raise typer.Exit(1 if isinstance(error, GradientCheckError) else 2) from None
 
     return made
 
@@ -90,18 +135,63 @@ def told(error):
     lines = [
         line
         for line in str(error).split("\n")
-        if not line.startswith("  where: ") or line.removeprefix("  where: ") in places
+        if not line.startswith("  where: ")
+        or (line.removeprefix("  where: ") in places and not line.startswith(f"  where: {WRITTEN}"))
     ]
     name = "Error" if isinstance(error, UsageError) else type(error).__name__
     return "\n".join([f"{name}: {lines[0]}", *lines[1:]])
 
 
-def show(target, at, mode):
-    """Explain the target at the point, and print the result."""
+def show(target, at, mode, files=None, browse=False):
+    """Explain the target at the point, and print the result, or write it to files."""
     from chainrule.explain.render import show as print_out
 
     if mode not in MODES:
         raise UsageError(f"--mode {mode!r} is unknown; it is forward, reverse or both.")
+    f, call, values = resolved(target, at)
+    with failures_of(f), np.errstate(all="ignore"):
+        explanation = explain(call, *values, mode=mode, title=title(f, call))
+        if files or browse:
+            outputs.write(explanation, files, browse)
+            return
+    print_out(explanation)
+
+
+def show_flat(target, at, forward, output):
+    """Print the source of the target and its gradient."""
+    from chainrule.program import flat
+    from chainrule.transforms import value_and_grad
+
+    f, call, values = resolved(target, at)
+    with failures_of(f), np.errstate(all="ignore"):
+        whole = call if forward else value_and_grad(call, argnums=tuple(range(len(values))))
+        source = flat(whole)(*values)
+    outputs.put(output or "-", source.source, "the source")
+
+
+def show_check(target, at, order):
+    """Check the derivatives of the target, and say so."""
+    from chainrule.testing import check_grads
+
+    f, call, values = resolved(target, at)
+    with failures_of(f), np.errstate(all="ignore"):
+        check_grads(call, values, order=order)
+    orders = "derivatives" if order == 1 else f"derivatives up to order {order}"
+    print(f"{call.__name__}: {orders} agree with central differences, in forward and reverse mode.")
+
+
+def show_supported(name):
+    """Print what is supported, or the status of one name."""
+    from chainrule.explain.supported import listing, status
+
+    lines = listing() if name is None else status(name)
+    if not lines:
+        raise UsageError(f"there is no function {name} in NumPy, or in what is supported of SciPy.")
+    print("\n".join(lines))
+
+
+def resolved(target, at):
+    """Return what the target names, a function of positional arguments for it, and their values at the point."""
     values = {}
     for text in at:
         for name, x in assignments(text).items():
@@ -117,15 +207,18 @@ def show(target, at, mode):
         names = list(f.names)
         check_point(f, values)
         values = {n: np.float64(x) if isinstance(x, float) else x for n, x in values.items()}
-    run = by_position(f, names)
+    return f, by_position(f, names), [values[n] for n in names]
+
+
+@contextlib.contextmanager
+def failures_of(f):
+    """Turn the errors of the user's own function into messages."""
     try:
-        with np.errstate(all="ignore"):
-            explanation = explain(run, *[values[n] for n in names], mode=mode, title=title(f, run))
+        yield
     except ChainruleError:
         raise
     except Exception as error:
         raise UsageError(failure(f, error)) from error
-    print_out(explanation)
 
 
 def title(f, run):
@@ -137,18 +230,27 @@ def title(f, run):
 def by_position(f, names):
     """Return a function of positional arguments called `names`, to explain `f` by."""
     if isinstance(f, Expression):
-
-        def run(*args):
-            return f(*args)
+        run = as_written(f, names)
     else:
 
         def run(*args):
             return f(**dict(zip(names, args, strict=True)))
 
+        run.__wrapped__ = f
+
     run.__name__ = getattr(f, "__name__", type(f).__name__)
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     run.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])
     return run
+
+
+def as_written(f, names):
+    """Return a function that is a file of one line to all that shows source: the expression."""
+    scope = {"evaluate": f}
+    arguments = ", ".join(names)
+    exec(compile(f"def run({arguments}): return evaluate({arguments})", WRITTEN, "exec"), scope)
+    linecache.cache[WRITTEN] = len(f.source), None, [f.source + "\n"], WRITTEN
+    return scope["run"]
 
 
 def check_point(f, values):

@@ -201,8 +201,8 @@ class MatmulJacobian:
             size = n * k * shape[0] * shape[1]
             used = n * k * m
             lines += [
-                f"∂Y/∂{of} has the shape {n}×{k}×{shape[0]}×{shape[1]}: {size:,} numbers, {used:,} of them from {other},"
-                " the others zero:",
+                f"∂Y/∂{of} has the shape {n}×{k}×{shape[0]}×{shape[1]}: {size:,} numbers, {used:,} of them from"
+                f" {other}, the others zero:",
                 f"  ∂Y[i, j]/∂{of}[k, l] = {entry}",
                 "  summed with dY over i and j, only one index is left to sum over:",
                 f"  {why}:  {cost:,} multiplications instead of {size:,}",
