@@ -144,7 +144,7 @@ def kernel(k: Kernel, program: Program) -> Runner:
 def finished(writer: Arrays) -> Runner:
     """Write and compile what a writer has."""
     text = writer.write()
-    return Runner(writer.program, writer, target.compiled(text, 2 if writer.has_arrays else None), text)
+    return Runner(writer.program, writer, target.compiled(text, 1 if writer.has_arrays else None), text)
 
 
 def build(program: Program):
