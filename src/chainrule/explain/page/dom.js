@@ -28,7 +28,17 @@ function rounded(text, digits = 6) {
   });
 }
 
-// Whether a click is the second on the same thing: the rows are made anew after the first, so the browser can't tell.
+// Makes an element like a fresh one and keeps what is equal, so that pointers and readers don't lose their place.
+function renew(element, fresh) {
+  if (element.isEqualNode(fresh)) return;
+  for (const { name, value } of [...fresh.attributes]) if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+  if (element.childNodes.length !== fresh.childNodes.length) return element.replaceChildren(...fresh.cloneNode(true).childNodes);
+  [...fresh.cloneNode(true).childNodes].forEach((child, k) => {
+    if (!element.childNodes[k].isEqualNode(child)) element.childNodes[k].replaceWith(child);
+  });
+}
+
+// Whether a click is the second on the same thing: the graph around a step is made anew after the first.
 const lastClick = { what: null, time: 0 };
 
 function isSecond(what, event) {

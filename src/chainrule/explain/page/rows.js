@@ -49,16 +49,19 @@ class Rows {
     this.space.style.height = `${this.count() * this.height}px`;
     const width = this.width();
     this.space.style.minWidth = width ? `${width}ch` : "";
-    const rows = [];
+    const before = new Map([...this.space.children].map((r) => [Number(r.dataset.row), r]));
+    for (const [k, row] of before) if (k < first || k >= last) row.remove();
+    let active = null;
     for (let k = first; k < last; k++) {
       const element = this.row(k);
       element.dataset.row = k;
       element.style.top = `${k * this.height}px`;
       element.style.height = `${this.height}px`;
-      rows.push(element);
+      const same = before.get(k);
+      if (same) renew(same, element);
+      else this.space.insertBefore(element, this.space.children[k - first] ?? null); // the reader's order is that of the rows
+      if (element.getAttribute("aria-selected") === "true") active = element;
     }
-    this.space.replaceChildren(...rows);
-    const active = rows.find((r) => r.getAttribute("aria-selected") === "true");
     if (active) this.root.setAttribute("aria-activedescendant", active.id);
     else this.root.removeAttribute("aria-activedescendant");
   }
