@@ -3,6 +3,8 @@
 The Python is what the NumPy back end writes; a kernel is a call among its lines, which gives fresh arrays and numbers.
 """
 
+import numpy as np
+
 from chainrule.program.backend import code_of, module
 from chainrule.program.backend.unroll import unrolled
 from chainrule.program.backend.writer import Writer
@@ -147,10 +149,18 @@ def finished(writer: Arrays) -> Runner:
     return Runner(writer.program, writer, target.compiled(text, 1 if writer.has_arrays else None), text)
 
 
+def needs_bits(guard, program: Program) -> bool:
+    """Tell whether a guard holds for the very bits of computed numbers, which machine code rounds otherwise."""
+    s = guard.symbol
+    if guard.how == "bool" or s in program.inputs:
+        return False
+    return s.dtype in (float, complex) or (s.dtype not in PYTHON and np.dtype(s.dtype).kind in "fc")
+
+
 def build(program: Program):
     """Return what runs a program, as machine code as far as that pays; None if it does not."""
     program = unrolled(program)
-    if worth(program.equations) < LEAST:
+    if worth(program.equations) < LEAST or any(needs_bits(g, program) for g in program.guards):
         return None
     try:
         return finished(Arrays(program))
