@@ -10,7 +10,7 @@ from chainrule.engine import level as _level
 from chainrule.engine import splitting
 from chainrule.engine.boxed import Boxed
 from chainrule.engine.dual import Dual, make_dual
-from chainrule.engine.spec import spec_of, zeros_of
+from chainrule.engine.spec import fit, spec_of, zeros_of
 from chainrule.engine.tape import leaf, pull_back
 from chainrule.engine.variable import Variable, fresh
 from chainrule.errors import ShapeError
@@ -178,7 +178,10 @@ def linearize(f: Callable, *primals: Any) -> tuple:
             join = Node(tuple([r for r, _ in pairs]), lambda ybar, saved: ybar, None, _JOIN)
             found = pull_back(join, [d for _, d in pairs])
         handed = {id(d) for d in dots}
-        outs = [fresh(found[n], handed) if n in found else zeros_of(s) for n, s in zip(nodes, out_specs, strict=True)]
+        outs = [
+            fit(fresh(found[n], handed), s) if n in found else zeros_of(s)
+            for n, s in zip(nodes, out_specs, strict=True)
+        ]
         return tree.unflatten(record.out_structure, outs)
 
     return record.value(), pushforward
