@@ -10,14 +10,17 @@ import string
 import numpy as np
 
 from chainrule.engine.spec import sum_to
-from chainrule.program.ir import PYTHON
+from chainrule.program.ir import PYTHON, Equation, Symbol
 from chainrule.program.native import lanes, scalars, target
 from chainrule.program.native.builder import Value, constant, element_of, type_of
 from chainrule.program.native.lanes import Lanes, entries_of, folded, packed, single, tree
 from chainrule.program.native.moves import cast, static
 from chainrule.program.native.scalars import FLOATS, NotLowered, add, converted, maximum, minimum, multiply
+from chainrule.program.native.values import is_integer
 from chainrule.rules.einsum import einsum2
 from chainrule.rules.norms import length, tip
+from chainrule.rules.products import cross3
+from chainrule.rules.statistics import deviation_of, variance
 
 MOST = 8192  # products and sums in one call
 
@@ -147,6 +150,93 @@ def root_of_squares(w, e):
     return Lanes(entries_of(b.intrinsic("sqrt", packed(b, y.refs))), y.shape, y.dtype)
 
 
+def kept_axes(e) -> tuple:
+    """Return the shape of a reduction whose axes stay with length 1."""
+    shape = e.inputs[0].shape
+    axis = e.params.get("axis")
+    axes = (
+        range(len(shape)) if axis is None else [a % len(shape) for a in (axis if axis.__class__ is tuple else (axis,))]
+    )
+    return tuple([1 if a in set(axes) else n for a, n in enumerate(shape)])
+
+
+def held_as(w, held: Lanes) -> Symbol:
+    """Return a symbol for entries, to be an operand."""
+    s = Symbol("held", held.shape, held.dtype)
+    w.values[s] = held
+    return s
+
+
+class Steps:
+    """Writes a formula of several reductions over the same axes, and of what is done to the entries between them."""
+
+    def __init__(self, w, e, allowed=("axis",)) -> None:
+        self.w, self.e = w, e
+        self.held, self.where = rows_of(w, e, allowed)
+        self.dtype, self.kind = e.output.dtype, type_of(e.output.dtype)
+        self.short = kept_axes(e)
+        if self.kind not in FLOATS or not self.where.size or np.dtype(self.held.dtype) != np.dtype(self.dtype):
+            raise NotLowered
+
+    def over(self, held: Lanes, combine) -> Lanes:
+        """Reduce; the axes stay with length 1."""
+        like = Symbol("reduced", self.short, self.dtype)
+        return reduced(self.w, Equation(self.e.rule, (), {}, like), held, self.where, combine, None)
+
+    def map(self, how, *held: Lanes) -> Lanes:
+        """Compute entry by entry."""
+        shape = np.broadcast_shapes(*[h.shape for h in held])
+        return self.w.mapped(how, [held_as(self.w, h) for h in held], [self.kind] * len(held), shape, self.dtype)
+
+    def top(self) -> Lanes:
+        """Return the greatest entries; 0 in place of infinite ones."""
+        return self.map(
+            lambda b, m: b.select(scalars.isfinite(b, m), m, scalars.like(m, 0.0)), self.over(self.held, maximum)
+        )
+
+
+def exp(b, x):
+    """Return exp(x)."""
+    return scalars.library(b, "exp", x)
+
+
+def soft_max(w, e):
+    """exp(x) / sum(exp(x)), by differences to the greatest."""
+    s = Steps(w, e)
+    y = s.map(lambda b, x, m: exp(b, b.binary("fsub", x, m)), s.held, s.over(s.held, maximum))
+    return s.map(lambda b, y, t: b.binary("fdiv", y, t), y, s.over(y, add))
+
+
+def log_of_sum(w, e):
+    """log(sum(exp(x))), by differences to the greatest; the axes stay."""
+    s = Steps(w, e)
+    top = s.top()
+    total = s.over(s.map(lambda b, x, m: exp(b, b.binary("fsub", x, m)), s.held, top), add)
+    return s.map(lambda b, t, m: b.binary("fadd", scalars.library(b, "log", t), m), total, top)
+
+
+def log_soft_max(w, e):
+    """x - log(sum(exp(x)))."""
+    s = Steps(w, e)
+    d = s.map(lambda b, x, m: b.binary("fsub", x, m), s.held, s.top())
+    total = s.over(s.map(exp, d), add)
+    return s.map(lambda b, d, t: b.binary("fsub", d, scalars.library(b, "log", t)), d, total)
+
+
+def squares_of_deviations(w, e, root: bool):
+    """Write np.var or np.std."""
+    s = Steps(w, e, ("axis", "ddof", "keepdims"))
+    n = s.where.shape[1]
+    free = n - e.params.get("ddof", 0)
+    if free.__class__ not in (int, float) or free <= 0:
+        raise NotLowered
+    mean = s.map(lambda b, t: b.binary("fdiv", t, scalars.like(t, n)), s.over(s.held, add))
+    d = s.map(lambda b, x, m: scalars.square(b, b.binary("fsub", x, m)), s.held, mean)
+    y = s.map(lambda b, t: b.binary("fdiv", t, scalars.like(t, free)), s.over(d, add))
+    y = s.map(lambda b, v: b.intrinsic("sqrt", v), y) if root else y
+    return Lanes(y.refs, e.output.shape, s.dtype)
+
+
 def first_of(real: str, whole: str):
     """Return how np.argmax or np.argmin is written: the first of the best, and of NaN the first."""
 
@@ -204,11 +294,11 @@ def running(combine):
 # -- products ----------------------------------------------------------------------------------------------------------
 
 
-def product(w, e, subscripts, flat: bool = False) -> Lanes:
+def product(w, e, subscripts, flat: bool = False, known=("subscripts",)) -> Lanes:
     """Write a product of two arrays, given as for np.einsum; of `flat` ones without their axes."""
     b, s = w.b, e.output
     kind = type_of(s.dtype)
-    if e.params.keys() - {"subscripts"} or kind == "i1" or len(e.inputs) != 2:
+    if e.params.keys() - set(known) or kind == "i1" or len(e.inputs) != 2:
         raise NotLowered
     x, y = [cast(w, w.lanes(v), kind) for v in e.inputs]
     if flat:
@@ -240,11 +330,16 @@ def product(w, e, subscripts, flat: bool = False) -> Lanes:
             made.append((tree(b, blocks, add), -1))
         return Lanes(made, s.shape, s.dtype)
     if n < lanes.SCALAR:
-        return Lanes([(dot(b, [single(b, x.refs[j]) for j in p[i].tolist()], [single(b, y.refs[j]) for j in q[i].tolist()]), -1)
-                      for i in range(n)], s.shape, s.dtype)  # fmt: skip
+        rows = [(sole(b, x, p[i]), sole(b, y, q[i])) for i in range(n)]
+        return Lanes([(dot(b, us, vs), -1) for us, vs in rows], s.shape, s.dtype)
     us = [packed(b, [x.refs[j] for j in p[:, k].tolist()]) for k in range(m)]
     vs = [packed(b, [y.refs[j] for j in q[:, k].tolist()]) for k in range(m)]
     return Lanes(entries_of(dot(b, us, vs)), s.shape, s.dtype)
+
+
+def sole(b, held: Lanes, positions: np.ndarray) -> list:
+    """Return the entries at some positions as numbers."""
+    return [single(b, held.refs[j]) for j in positions.tolist()]
 
 
 def dot(b, xs: list, ys: list) -> Value:
@@ -261,6 +356,43 @@ def spread(letters: str, v: Lanes, order: list, sizes: dict) -> np.ndarray:
     grid = v.positions.transpose([letters.index(c) for c in order if c in letters])
     shape = [grid.shape[[d for d in order if d in letters].index(c)] if c in letters else 1 for c in order]
     return np.broadcast_to(grid.reshape(shape), [sizes[c] for c in order])
+
+
+def tensordot(w, e):
+    """Write np.tensordot."""
+    axes = e.params.get("axes", 2)
+
+    def subscripts(x, y):
+        n, m = len(x.shape), len(y.shape)
+        pair = (range(n - axes, n), range(axes)) if is_integer(axes) else axes
+        first, second = [[p] if is_integer(p) else list(p) for p in pair]
+        a, c = list(LETTERS[:n]), list(LETTERS[20 : 20 + m])
+        for i, j in zip(first, second, strict=True):
+            c[j % m] = a[i % n]
+        out = [d for d in a if d not in c] + [d for d in c if d not in a]
+        return "".join(a), "".join(c), "".join(out)
+
+    if e.params.keys() - {"axes"}:
+        raise NotLowered
+    return product(w, e, subscripts, known=("axes",))
+
+
+def cross(w, e):
+    """Write a product of 3-vectors."""
+    static(e.params)
+    if e.params or len(e.inputs) != 2:
+        raise NotLowered
+    kind = type_of(e.output.dtype)
+    parts = []
+    for v in e.inputs:
+        held = cast(w, w.lanes(v), kind)
+        parts.append([held_as(w, held.taken(held.positions[..., which])) for which in ([1, 2, 0], [2, 0, 1])])
+    (a1, a2), (b1, b2) = parts
+
+    def how(b, p, q, r, s):
+        return b.binary("fsub", b.binary("fmul", p, q), b.binary("fmul", r, s))
+
+    return w.mapped(how, [a1, b2, a2, b1], [kind] * 4, e.output.shape, e.output.dtype)
 
 
 LETTERS = string.ascii_letters
@@ -326,5 +458,20 @@ REDUCTIONS = {
     np.any: asked("or", False), np.all: asked("and", True), sum_to: summed_to, length: root_of_squares,
     tip: root_of_squares, np.argmax: first_of("ogt", "sgt"), np.argmin: first_of("olt", "slt"),
     np.count_nonzero: counted, np.cumsum: running(add), np.matmul: matmul, np.dot: np_dot, np.inner: inner,
-    np.outer: outer, einsum2: einsum,
+    np.outer: outer, einsum2: einsum, np.tensordot: tensordot, cross3: cross,
+    variance: lambda w, e: squares_of_deviations(w, e, False),
+    deviation_of: lambda w, e: squares_of_deviations(w, e, True),
 }  # fmt: skip
+OF_SCIPY = {
+    "soft_max": soft_max,
+    "log_of_sum": log_of_sum,
+    "log_soft_max": log_soft_max,
+}  # found by name: see `special`
+
+
+def reduction_of(fun):
+    """Return how a reduction or a product is written; None if `fun` is none."""
+    how = REDUCTIONS.get(fun)
+    if how is None and getattr(fun, "__module__", None) == "chainrule.rules.scipy_sums":
+        how = OF_SCIPY.get(fun.__name__)
+    return how

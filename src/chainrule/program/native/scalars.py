@@ -532,7 +532,12 @@ MATHEMATICS = frozenset(fun for fun in MAPS if MAPS[fun].__qualname__.startswith
 
 def how_of(fun: Any) -> Callable | None:
     """Return how an elementwise function is written; Python's operators are NumPy's functions."""
-    return MAPS.get(OPERATORS.get(fun, fun))
+    how = MAPS.get(OPERATORS.get(fun, fun))
+    if how is None:
+        from chainrule.program.native.special import special_how  # it is made of the functions here
+
+        return special_how(fun)
+    return how
 
 
 def computes_in(fun: Any, output: Any, dtypes: list) -> str:

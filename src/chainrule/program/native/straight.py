@@ -353,7 +353,7 @@ class Straight:
         write = moves.MOVES.get(fun) or (moves.gathered if e.rule.kind == "gather" else None)
         if write is not None:
             return write(self, e)
-        write = reductions.REDUCTIONS.get(fun)
+        write = reductions.reduction_of(fun)
         if write is not None:
             return write(self, e)
         raise NotLowered
@@ -511,7 +511,15 @@ def finite(w, e, s) -> Lanes:
     return w.mapped(how, e.inputs, [kind], s.shape, s.dtype)
 
 
+def rounded(w, e, s) -> Lanes:
+    """Write np.round to whole numbers."""
+    if e.params.keys() - {"decimals"} or e.params.get("decimals", 0) != 0 or len(e.inputs) != 1:
+        raise NotLowered
+    return w.mapped(scalars.MAPS[np.rint], e.inputs, [type_of(s.dtype)], s.shape, s.dtype)
+
+
 SPECIAL = {
+    np.round: rounded, np.around: rounded,
     np.where: select, choose: chosen, cast_to: cast, float: cast, bool: cast, number: cast, np.clip: clipped,
     replaced: finite,
 }  # fmt: skip
