@@ -399,9 +399,14 @@ def write_nest(b, cluster: Cluster, values: dict, memory) -> Value | None:
             raise
         values[e.output] = held
         return left(b, emit)
-    for mode in MODES[MODES.index(cluster.mode) :]:
+    reason = None
+    modes = MODES[MODES.index(cluster.mode) :]
+    for mode in (*modes, *modes[:1]):  # at last in the first mode, with copies of what is no row
         try:
-            emit, held = written(b, cluster, mode, values, memory)
+            given = dict(values)
+            if mode == "flat" and reason is not None:
+                given.update(copies(b, cluster, values, memory))
+            emit, held = written(b, cluster, mode, given, memory)
         except Unfit as why:
             del b.lines[kept[0] :], b.allocas[kept[1] :]
             b.current = kept[2]
@@ -410,6 +415,20 @@ def write_nest(b, cluster: Cluster, values: dict, memory) -> Value | None:
         values.update(held)
         return left(b, emit)
     raise reason
+
+
+def copies(b, cluster, values, memory) -> dict:
+    """Write copies, row by row, of memory that a cluster reads."""
+    made = {}
+    for s in cluster.reads:
+        if s.shape and not flat_memory(values[s]):
+            copy = Symbol(f"{s.name}_rows", s.shape, s.dtype)
+            axes = loop_axes(s.shape, 7)
+            emit = Emit(b, {}, values, memory, False, [s.shape[a] for a in axes], [set() for _ in axes], 1)
+            root = Stored(emit, s, axes, memory(copy))
+            emit.write(root.add, root.begin, root.end)
+            made[s] = root.target
+    return made
 
 
 def left(b, emit) -> Value | None:

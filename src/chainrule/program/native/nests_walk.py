@@ -284,7 +284,12 @@ def elementwise(w, e, position):
     """An elementwise call: the same entry of each operand."""
     shape = w.shape(e.output)
     if w.flat:
-        xs = [w.operand(x, position if w.shape(x) == shape else (0,) * len(w.shape(x))) for x in e.inputs]
+        xs = []
+        for x in e.inputs:
+            have = w.shape(x)
+            if have not in (shape, (), (1,)):
+                raise Unfit("not in flat order")
+            xs.append(w.operand(x, position if have == shape else (0,) * len(have)))
     else:
         xs = [w.operand(x, project(position, shape, w.shape(x))) for x in e.inputs]
     return w.compute(e, xs)
