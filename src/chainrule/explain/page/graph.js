@@ -39,13 +39,14 @@ function labelOf(line, members) {
   return text ? text.trim() : `${steps[members[0]].op || steps[members[0]].kind || ""}`;
 }
 
-// The steps nearest to one, along operands and uses.
+// The steps nearest to one, along operands and uses; but not through a step that is used all over the place.
 function around(k) {
   const found = new Set([k]);
   const queue = [k];
   while (queue.length && found.size < NEAR) {
     const at = queue.shift();
-    for (const n of [...parents[at], ...users[at].slice(0, 4)]) {
+    const uses = [...users[at]].sort((a, b) => Math.abs(a - k) - Math.abs(b - k)).slice(0, 6);
+    for (const n of users[at].length > 6 && at !== k ? [] : [...parents[at], ...uses]) {
       if (found.size < NEAR && !found.has(n)) {
         found.add(n);
         queue.push(n);
@@ -75,11 +76,12 @@ function buildGraph() {
 
   graph.edges = edges.map(([from, to], at) => ({ from, to, element: edgePath(made.routes[at], made.nodes[from], made.nodes[to]) }));
   graph.cards = graph.groups.map((g, at) => card(g, made.nodes[at], edges.filter(([from]) => from === at).length));
-  const mark = draw("marker", { id: "head", viewBox: "0 0 8 8", refX: 7, refY: 4, markerUnits: "userSpaceOnUse", markerWidth: 10, markerHeight: 10, orient: "auto-start-reverse" },
-    draw("path", { d: "M0 0L8 4L0 8z", fill: "context-stroke" }));
+  const marks = ["quiet", "forward", "backward"].map((kind) =>
+    draw("marker", { id: `head-${kind}`, class: kind, viewBox: "0 0 8 8", refX: 7, refY: 4, markerUnits: "userSpaceOnUse", markerWidth: 10, markerHeight: 10, orient: "auto-start-reverse" },
+      draw("path", { d: "M0 0L8 4L0 8z" })));
   const stage = draw("g", { class: "stage" });
   stage.append(...graph.edges.map((e) => e.element), ...graph.cards.map((c) => c.element));
-  const svg = draw("svg", { "aria-hidden": "true", focusable: "false" }, draw("defs", {}, mark), stage);
+  const svg = draw("svg", { "aria-hidden": "true", focusable: "false" }, draw("defs", {}, ...marks), stage);
   graph.root.replaceChildren(svg);
   graph.stage = stage;
   graph.box = made;
@@ -101,8 +103,10 @@ function headOf(group) {
 }
 
 function edgePath(route, from, to) {
-  const points = route.map((p) => [p.x, p.y]);
   const down = to.y >= from.y;
+  const [before, after] = down ? [-0.5, 0.5] : [0.5, -0.5];
+  const points = route.flatMap((p) => // past the cards of a row it runs straight
+    p === from || p === to ? [[p.x, p.y]] : [[p.x, p.y + before * p.band], [p.x, p.y + after * p.band]]);
   points[0][1] += (down ? from.height : -from.height) / 2;
   points.at(-1)[1] += (down ? -to.height : to.height) / 2;
   let d = `M${points[0].map(Math.round).join(" ")}`;
@@ -137,7 +141,7 @@ function card(group, at, uses) {
     if (isSecond(`card ${k}`, event)) goTo(frameOf(k));
     else choose(k);
   });
-  element.addEventListener("pointerenter", () => change({ hovered: pick() }));
+  element.addEventListener("pointerenter", (event) => event.pointerType !== "touch" && change({ hovered: pick() }));
   element.addEventListener("pointerleave", () => change({ hovered: -1 }));
   return { group, one, element, head, value, gradient };
 }
@@ -165,8 +169,9 @@ function showGraph() {
     const active = goingBack() ? e.from === at && from.has(e.to) : e.to === at;
     e.element.classList.toggle("now", active);
     e.element.classList.toggle("backward", goingBack());
-    e.element.setAttribute(goingBack() && active ? "marker-start" : "marker-end", "url(#head)");
-    e.element.removeAttribute(goingBack() && active ? "marker-end" : "marker-start");
+    const [end, other] = goingBack() && active ? ["marker-start", "marker-end"] : ["marker-end", "marker-start"];
+    e.element.setAttribute(end, `url(#head-${active ? (goingBack() ? "backward" : "forward") : "quiet"})`);
+    e.element.removeAttribute(other);
     if (active) e.element.parentNode.insertBefore(e.element, graph.cards[0].element);
   }
 }

@@ -22,7 +22,7 @@ function layered(nodes, edges) {
   let top = 0;
   for (const row of rows) {
     const height = Math.max(...row.map((k) => points[k].height));
-    for (const k of row) points[k].y = top + height / 2;
+    for (const k of row) Object.assign(points[k], { y: top + height / 2, band: height });
     top += height + GAP_Y;
   }
   const left = Math.min(...points.map((p) => p.x - p.width / 2));
@@ -91,7 +91,7 @@ function place(rows, points) {
       x += points[k].width + GAP_X;
     }
   }
-  // Inputs stand beside the way down and do not bend it.
+  // Inputs stand beside the way down and don't bend it.
   const inner = (ks) => {
     const found = ks.filter((k) => points[k].up.length);
     return found.length ? found : ks;
@@ -112,7 +112,8 @@ function nearest(row, points, wishes) {
   let offset = 0;
   row.forEach((k, at) => {
     if (at) offset += (points[row[at - 1]].width + points[k].width) / 2 + GAP_X;
-    let block = { sum: wishes[at] - offset, count: 1, members: [[k, offset]] };
+    const weight = points[k].up.length ? 1 : 0.05; // inputs give way
+    let block = { sum: weight * (wishes[at] - offset), count: weight, members: [[k, offset]] };
     while (blocks.length && blocks.at(-1).sum / blocks.at(-1).count > block.sum / block.count) {
       const before = blocks.pop();
       block = { sum: before.sum + block.sum, count: before.count + block.count, members: before.members.concat(block.members) };

@@ -52,7 +52,9 @@ function searchFor(query) {
   hits = words ? [...steps.keys()].filter((k) => haystack[k].includes(words)) : [];
   hitSet = new Set(hits);
   change({ query: words });
-  if (hits.length) change({ chosen: hits.find((k) => k >= shown()) ?? hits[0] });
+  if (!hits.length) return;
+  change({ chosen: hits.find((k) => k >= shown()) ?? hits[0] });
+  tell(state.chosen);
 }
 
 function nextHit(by) {

@@ -28,7 +28,7 @@ class Rows {
       const k = under(event);
       if (k >= 0) click(k, isSecond(`${root.id} ${k}`, event));
     });
-    root.addEventListener("pointerover", (event) => hover(under(event)));
+    root.addEventListener("pointerover", (event) => event.pointerType !== "touch" && hover(under(event)));
     root.addEventListener("pointerleave", () => hover(-1));
   }
 

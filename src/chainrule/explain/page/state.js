@@ -47,6 +47,7 @@ const hasValue = (k) => k < state.frame;
 function hasGradient(k) {
   if (state.mode === "forward") return hasValue(k);
   if (!goingBack() || !backward[state.output]) return false;
+  if (!(steps[k].id in (backward[state.output].adjoints || {}))) return false; // a captured array has none
   const turn = pass().turn.get(k);
   return turn === undefined ? state.frame === frames() : turn < state.frame - steps.length;
 }
