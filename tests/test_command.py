@@ -1,5 +1,6 @@
 """The ``chainrule`` command: what it prints, and that no text it is given can do harm."""
 
+import json
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ from chainrule.errors import ExpressionError
 from chainrule.explain.command import app
 from chainrule.explain.expression import CONSTANTS, FUNCTIONS, Expression, assignments
 
+PYTHON = (sys.executable, "-m", "chainrule")
 NOTE3 = "x - exp(-2*sin(4*x)**2)"
 
 
@@ -372,3 +374,111 @@ def test_without_the_extras_the_command_says_what_to_install(missing):
     assert f"needs {missing}, which is not installed" in done.stderr
     assert "pip install 'chainrule[explain]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+# -- files, source, checks, what is supported ----------------------------------------------------------------
+
+
+def test_the_graph_and_the_data_are_written_to_files(tmp_path):
+    pytest.importorskip("pygraphviz")
+    svg, png, data = tmp_path / "a.svg", tmp_path / "b.png", tmp_path / "c.json"
+    result = run("explain", NOTE3, "--at", "x=pi/16", "--svg", str(svg), "--graph", str(png), "--json", str(data))
+    assert result.exit_code == 0, result.output
+    assert svg.read_text(encoding="utf-8").startswith("<svg")
+    assert png.read_bytes().startswith(b"\x89PNG")
+    read = json.loads(data.read_text(encoding="utf-8"))
+    assert read["title"] == f"f(x) = {NOTE3}"
+    assert read["source"]["lines"] == [NOTE3]
+    assert read["backward"][0]["numbers"]["v1"] == pytest.approx([3.9430355293715387], rel=1e-15)
+    assert "Reverse mode" not in result.stdout
+    assert f"the graph is in {svg}" in result.stdout
+
+
+def test_a_dash_writes_to_the_terminal():
+    read = json.loads(run("explain", "x**2", "--at", "x=3", "--json", "-").stdout)
+    assert read["backward"][0]["adjoints"]["v1"] == "6"
+
+
+@pytest.mark.parametrize(
+    ("option", "what"),
+    [
+        (["--graph", "out.gif"], "format must be one of"),
+        (["--svg", "no/such/folder/out.svg"], "can't be written"),
+        (["--json", "no/such/folder/out.json"], "can't be written"),
+    ],
+)
+def test_files_that_cannot_be_written_are_said_in_a_line(option, what):
+    result = run("explain", "x*2", "--at", "x=1", *option)
+    assert result.exit_code == 2
+    assert what in result.output
+    assert "Traceback" not in result.output
+
+
+def test_flat_prints_a_module_that_runs():
+    result = run("flat", "x*y + exp(x*y)", "--at", "x=1, y=2")
+    assert result.exit_code == 0, result.output
+    scope = {}
+    exec(result.stdout, scope)
+    value, (dx, dy) = scope["f"](1.0, 2.0)
+    np.testing.assert_allclose([value, dx, dy], [2 + np.e**2, 2 + 2 * np.e**2, 1 + np.e**2], rtol=1e-15)
+    assert "# x*y + exp(x*y)" in result.stdout
+    assert "# backward" not in run("flat", "x*y", "--at", "x=1, y=2", "--forward").stdout
+
+
+def test_flat_and_check_of_a_module(tmp_path):
+    (tmp_path / "model.py").write_text(
+        "import numpy as np\n"
+        "import chainrule as cr\n"
+        "def loss(w, b=0.5):\n"
+        "    r = w * 2 - b\n"
+        "    return np.sum(r ** 2)\n"
+        "@cr.custom_vjp\n"
+        "def wrong(x):\n"
+        "    return x * 2\n"
+        "wrong.defvjp(lambda x: (x * 2, None), lambda r, y: (y * 5,))\n"
+    )
+    done = outside(*PYTHON, "flat", "model:loss", "--at", "w=[1, -2]", cwd=tmp_path)
+    assert "d_w" in done.stdout, done.stderr
+    done = outside(*PYTHON, "check", "model:loss", "--at", "w=[1, -2]", cwd=tmp_path)
+    assert done.stdout == (
+        "loss: derivatives up to order 2 agree with central differences, in forward and reverse mode.\n"
+    )
+    done = outside(
+        sys.executable, "-m", "chainrule", "check", "model:wrong", "--at", "x=1", "--order", "1", cwd=tmp_path
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "GradientCheckError" in done.stderr
+    assert "Traceback" not in done.stderr
+    done = outside(
+        sys.executable, "-m", "chainrule", "explain", "model:loss", "--at", "w=[1, -2]", "--json", "-", cwd=tmp_path
+    )
+    read = json.loads(done.stdout)
+    assert read["source"]["lines"][0] == "def loss(w, b=0.5):"
+    assert [s["line"] for s in read["steps"] if s["name"] == "r"] == [4]
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("sin", "numpy.sin: differentiated, "),
+        ("np.linalg.inv", "numpy.linalg.inv: differentiated, "),
+        ("floor", "numpy.floor: constant, "),
+        ("frompyfunc", "numpy.frompyfunc: unsupported, "),
+        ("erf", "scipy.special.erf: differentiated, "),
+        ("relu", "chainrule.relu: differentiated, "),
+    ],
+)
+def test_supported_tells_the_status_of_a_name(name, line):
+    result = run("supported", name)
+    assert result.exit_code == 0, result.output
+    assert line in result.stdout
+
+
+def test_supported_lists_all_and_refuses_what_it_does_not_know():
+    text = run("supported").stdout
+    assert re.search(r"^  numpy.linalg \(\d+\)$", text, re.MULTILINE)
+    assert " sin," in text
+    assert "did you mean sin" in run("supported", "sine").output
+    result = run("supported", "qwertyuiop")
+    assert result.exit_code == 2
+    assert "no function qwertyuiop" in result.output

@@ -9,7 +9,7 @@ from chainrule.engine.spec import shape_of
 from chainrule.errors import ChainruleError
 from chainrule.explain import gates, notation
 from chainrule.explain.graph import picture
-from chainrule.program.flat import flat
+from chainrule.program.flat import flat as written_flat
 from chainrule.program.ir import Symbol
 from chainrule.transforms import value_and_grad
 
@@ -18,8 +18,12 @@ FEW = 6  # entries of an array that are written out
 MOST_LINES = 400  # of the user's source
 
 
-def data(explanation, graph: bool = True, files: bool = False) -> dict:
-    """Return an explanation as dicts, lists, text and numbers, with its graph if pygraphviz is there."""
+def data(explanation, graph: bool = True, files: bool = False, flat: bool = True) -> dict:
+    """Return an explanation as dicts, lists, text and numbers, with its graph if pygraphviz is there.
+
+    `graph` and `flat` tell whether picture and source are made, which takes time; `files` whether the paths of the
+    user's files stay.
+    """
     run = explanation.run
     ids = step_ids(run.trace)
     steps = step_list(run.trace, ids)
@@ -30,7 +34,7 @@ def data(explanation, graph: bool = True, files: bool = False) -> dict:
         "inputs": [ids[s] for s in run.trace.program.inputs],
         "outputs": list(dict.fromkeys(ids[y] for y in run.trace.program.outputs if isinstance(y, Symbol))),
         "source": source(run.f, run.trace),
-        "flat": flat_source(run, steps),
+        "flat": flat_source(run, steps) if flat else None,
         "steps": steps,
         "forward": forward(explanation.forward, ids, run.trace),
         "backward": [backward(table, run.trace, ids) for table in explanation.reverse],
@@ -211,7 +215,7 @@ def flat_source(run, steps):
         return None
     try:
         with np.errstate(all="ignore"):
-            written = flat(value_and_grad(run.f, argnums=tuple(range(len(run.args)))))(*run.args).source
+            written = written_flat(value_and_grad(run.f, argnums=tuple(range(len(run.args)))))(*run.args).source
     except (ChainruleError, ValueError, TypeError, SyntaxError):
         return None
     lines = written.rstrip("\n").split("\n")

@@ -80,9 +80,10 @@ class Explanation:
         check_mode(mode)
         if format in ("markdown", "html"):
             from chainrule.explain import markup
+            from chainrule.explain.data import data
 
             write = markup.markdown if format == "markdown" else markup.html_table
-            return "\n\n".join(map(write, markup.wide_tables(self.data(graph=False), mode)))
+            return "\n\n".join(map(write, markup.wide_tables(data(self, graph=False, flat=False), mode)))
         if format != "text":
             raise ValueError(f'format must be "text", "markdown" or "html", not {format!r}')
         made = []
@@ -121,17 +122,19 @@ class Explanation:
         MissingDependencyError
             If pygraphviz is not installed.
         """
+        from chainrule.explain.data import data
         from chainrule.explain.graph import graph
 
-        return graph(self.data(graph=False, files=True), path, format, most=most, output=output)
+        return graph(data(self, graph=False, files=True, flat=False), path, format, most=most, output=output)
 
     def to_html(self, path: Any = None) -> str:
         """Return one self-contained page that can be stepped through, and write it to `path`; it needs no network."""
         from pathlib import Path
 
+        from chainrule.explain.data import data
         from chainrule.explain.page import page
 
-        text = page(self.data(graph=False, files=True))
+        text = page(data(self, graph=False, files=True))
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
         return text
@@ -204,10 +207,8 @@ class Explanation:
 
         return cost(self, repeat)
 
-    def data(self, *, graph: bool = True, files: bool = False) -> dict:
+    def data(self) -> dict:
         """Return all of it as dicts, lists, text and numbers, as for JSON. Values are text, rounded to six digits.
-
-        With `graph`, the picture is in it, too, if pygraphviz is installed; with `files`, the path of each step's file.
 
         The steps with their user's names and lines, gates, shapes and parents; tangents; for each entry of the result
         the adjoints in the order of the pass, with the paths by which each arrived; the user's source, and that of the
@@ -215,7 +216,7 @@ class Explanation:
         """
         from chainrule.explain.data import data
 
-        return data(self, graph, files)
+        return data(self)
 
     def __str__(self) -> str:
         return self.text()

@@ -15,6 +15,7 @@ MOST = 60  # nodes that a picture may have
 LEAST = 3  # rounds that are worth folding
 LONGEST = 400  # calls of one round that are looked for
 BODY = 24  # calls of one round that are drawn as they are
+WIDE = 30  # characters of a loop's label, before the number of rounds
 ROOTS = 6  # inputs of one container that are drawn one by one
 
 
@@ -42,7 +43,8 @@ def fold(steps: list, most: int = MOST) -> list:
     made = [g for part in rolled([Part([g], signature(by_id[g.steps[0]])) for g in calls]) for g in part.groups]
     for g in made:
         if g.rounds > 1:
-            g.label = f"{label(g, by_id)}  × {g.rounds}"
+            text = label(g, by_id)
+            g.label = f"{text if len(text) <= WIDE else text[: WIDE - 1] + '…'}  × {g.rounds}"
     if len(head) + len(made) > most:
         made = by_line(made)
     if len(head) + len(made) > most:

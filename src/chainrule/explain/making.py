@@ -13,6 +13,7 @@ from chainrule.engine.spec import shape_of
 from chainrule.errors import NotDifferentiableError, ShapeError
 from chainrule.explain.explanation import Explanation, check_mode
 from chainrule.explain.table import Trace
+from chainrule.program.flat import captured_names
 from chainrule.program.ir import Symbol
 from chainrule.program.passes.smooth import smooth
 from chainrule.program.record import record
@@ -80,6 +81,8 @@ def explain(f: Callable, *args: Any, mode: str = "both", title: str | None = Non
         floats.append(tree.unflatten(structure, leaves))
     recorded = record(f, values=True)(*floats)
     program = smooth(recorded)
+    for symbol, given in captured_names(f, program).items():
+        symbol.hint = given
     trace = Trace(program, labels)
     for label, x in zip(labels, program.points, strict=True):
         refuse_complex(f"argument {label} of {function}", x)

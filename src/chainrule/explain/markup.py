@@ -130,7 +130,9 @@ def html_table(table: Wide) -> str:
 
 def notebook(explanation) -> str:
     """Return what a notebook shows: title, results, graph and tables."""
-    data = explanation.data()
+    from chainrule.explain.data import data as data_of
+
+    data = data_of(explanation, flat=False)
     pairs = "".join(
         f"<tr><th scope=\"row\">{html.escape(n)}</th><td>{html.escape(v.strip())}</td></tr>"
         for n, v in explanation.summary()
