@@ -1,6 +1,7 @@
 """An explanation as plain data: dicts, lists, text and numbers, from which pages, pictures and JSON are made."""
 
 import inspect
+import linecache
 import re
 
 import numpy as np
@@ -119,7 +120,7 @@ def facts(x):
         "dtype": str(entries.dtype),
         "value": text(x),
         "numbers": numbers(first),
-        "norm": number(np.linalg.norm(np.ravel(entries).astype(float))),
+        "norm": number(notation.norm(entries)),
     }
 
 
@@ -136,7 +137,9 @@ def numbers(x):
 
 
 def number(x):
-    """Return a number as JSON has it: None for NaN and infinities, which the text of the value tells apart."""
+    """Return a number as JSON has it: None for NaN, infinities and complex numbers, which the value's text tells."""
+    if np.iscomplexobj(x):
+        return None
     x = float(x)
     return x if np.isfinite(x) else None
 
@@ -219,39 +222,44 @@ def flat_source(run, steps):
     except (ChainruleError, ValueError, TypeError, SyntaxError):
         return None
     lines = written.rstrip("\n").split("\n")
-    return {"lines": lines, "of": steps_of_lines(lines, run, steps)}
+    return {"lines": lines, "of": steps_of_lines(lines, steps)}
 
 
 _TARGET = re.compile(r"\s+(\w+)(?:, \w+)*(?:\[.*\])? [-+*/]?= ")
 
 
-def steps_of_lines(lines, run, steps):
-    """Find the step that each line of flat source belongs to: by the name that it assigns, or the line it quotes."""
-    by_name = {re.sub(r"\W+", "_", s["name"]).strip("_"): s["id"] for s in steps if s["name"]}
-    by_line = {}
-    for step, at in ((s, s["line"]) for s in steps if s["line"] is not None):
-        by_line[at] = step["id"]
-    quoted = {}
-    for s in run.trace.steps:
-        if s.equation is not None and s.equation.place is not None:
-            quoted.setdefault(line_of(s.equation.place), by_line[s.equation.place.line])
-    of, here = {}, None
+def steps_of_lines(lines, steps):
+    """Find the step that each line of flat source belongs to: by the name that it assigns, and the line it quotes."""
+    named, quoted, count = {}, {}, {}
+    for s in steps:
+        if s["line"] is not None:
+            quoted.setdefault(linecache.getline(s["file"], s["line"]).strip(), []).append(s)
+        if s["name"]:  # x, then x_1, x_2, as flat source has them
+            n = identifier(s["name"])
+            named.setdefault(f"{n}_{count[n]}" if n in count else n, s["id"])
+            count[n] = count.get(n, 0) + 1
+    of, here = {}, []
     for k, line in enumerate(lines):
         bare = line.strip()
-        if bare.startswith("# "):
-            here = quoted.get(bare[2:], here)
-            continue
+        here = quoted.get(bare.removeprefix("# "), here)  # the user's line, in a comment or as it was
         found = _TARGET.match(line)
-        if found:
-            name = found[1]
-            step = by_name.get(name) or by_name.get(name.removeprefix("d_")) or here
+        if found and not bare.startswith("#"):
+            step = step_of(found[1], here, named)
             if step is not None:
                 of[k + 1] = step
     return of
 
 
-def line_of(place):
-    """Return the text of a user's line."""
-    import linecache
+def step_of(name, here, named):
+    """Return the step that a name in flat source stands for, given the steps of the user's line."""
+    base = re.sub(r"_\d+$", "", name)
+    own = [s["id"] for s in here if s["name"] and identifier(s["name"]) in (name, base)]
+    if own:
+        return own[-1]
+    found = [named[n] for n in (name, name.removeprefix("d_"), base.removeprefix("d_")) if n in named]
+    return found[0] if found else here[-1]["id"] if here else None
 
-    return linecache.getline(place.file, place.line).strip()
+
+def identifier(name):
+    """Return what flat source makes of a name such as ``params['w']``."""
+    return re.sub(r"\W+", "_", name).strip("_")
