@@ -5,8 +5,8 @@
 
 const MOST_CARDS = 60; // of the whole graph, before it is folded
 const NEAR = 18; // cards around a step
-const READABLE = 0.72; // the scale that a large graph is shown at first
-const CARD = { height: 62, letter: 7.4, least: 96, most: 216 };
+const READABLE = 0.8; // the scale that a large graph is shown at first
+const CARD = { height: 58, letter: 7.4, least: 96, most: 216 };
 
 const graph = { root: get("graph"), groups: null, cards: [], edges: [], of: new Map(), view: null, box: null };
 
@@ -124,10 +124,10 @@ function card(group, at, uses) {
   const kinds = ["card", one ? s.kind : "group", s.role === "parameter" ? "parameter" : "", group.members.some((m) => outputs.has(m)) ? "output" : ""];
   const [w, h] = [at.width, at.height];
   const box = draw("rect", { x: -w / 2, y: -h / 2, width: w, height: h, rx: one && s.kind !== "call" ? h / 2 : 9 });
-  const head = draw("text", { class: "head", y: -h / 2 + 18 }, headOf(group));
+  const head = draw("text", { class: "head", y: -h / 2 + 17 }, headOf(group));
   const name = draw("text", { class: "name", x: -w / 2 + 4, y: -h / 2 - 5 }, one ? cut(s.name && s.name !== s.text ? `${s.id} ${s.name}` : s.id, 18) : /×/.test(group.label) ? "" : say("group", group.members.length));
-  const value = draw("text", { class: "value", y: -h / 2 + 35 });
-  const gradient = draw("text", { class: "gradient", y: -h / 2 + 51 });
+  const value = draw("text", { class: "value", y: -h / 2 + 33 });
+  const gradient = draw("text", { class: "gradient", y: -h / 2 + 49 });
   const full = draw("title", {}, one ? `${s.id} = ${s.text}` : String(group.label ?? ""));
   const element = draw("g", { class: kinds.filter(Boolean).join(" "), transform: `translate(${Math.round(at.x)} ${Math.round(at.y)})` }, full, box, head, name, value, gradient);
   if (uses > 1) element.append(draw("circle", { class: "copy", cy: h / 2, r: 4 }, draw("title", {}, say("copy", uses))));
@@ -182,7 +182,7 @@ function fitGraph(least = 0) {
   const [w, h] = (graph.size ||= [graph.root.clientWidth, graph.root.clientHeight]);
   const { width, height } = graph.box;
   const all = Math.min((w - 28) / width, (h - 40) / (height + 14), 1.2);
-  const scale = all > 0.8 * least ? all : least;
+  const scale = all > 0.9 * least ? all : least;
   graph.view = { scale, x: (w - width * scale) / 2, y: scale > all ? 26 : (h - height * scale) / 2 + 7 };
   graph.fitted = true;
   graph.fits = scale === all;

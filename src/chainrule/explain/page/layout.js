@@ -4,7 +4,7 @@
 // layer are ordered by the mean of their neighbours, up and down in turn, and then placed as near to them as room allows.
 
 const GAP_X = 22;
-const GAP_Y = 36;
+const GAP_Y = 30;
 const MOST_POINTS = 4000; // beyond it long edges are drawn straight
 
 // `nodes`: {width, height} in an order in which most edges point forward; `edges`: [from, to]. Returns the centre of

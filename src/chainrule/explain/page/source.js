@@ -12,11 +12,13 @@ function stepsAt(at) {
   return stepsOfLine.get(at + firstLine) || [];
 }
 
-// The lines of a step: in the flat gradient those of the pass under way, if it has any.
+// The lines of a step: in the flat gradient those of the pass under way, if it has any. A step that was merged into
+// another has the lines of its neighbours on the user's line.
 function linesOf(k) {
   if (k < 0) return [];
   if (isFlat()) {
-    const all = (flatOf.get(k) || []).map((line) => line - 1);
+    const same = flatOf.has(k) ? [k] : stepsOfLine.get(steps[k].line) || [];
+    const all = [...new Set(same.flatMap((s) => flatOf.get(s) || []))].map((line) => line - 1);
     const here = all.filter((at) => turnsBack < 0 || at > turnsBack === goingBack());
     return here.length ? here : all;
   }
@@ -42,7 +44,7 @@ function lineRow(at) {
   const selected = linesOf(shown()).includes(at);
   return make("div", { class: kinds.join(" "), role: "option", id: `line-${at}`, "aria-selected": String(selected), "aria-setsize": lines().length, "aria-posinset": at + 1 },
     make("span", { class: "number" }, String(isFlat() ? at + 1 : at + firstLine)),
-    make("span", { class: "text" }, ...colored(lines()[at] || " ")),
+    make("span", { class: "text" }, ...colored(lines()[at] || " ", at)),
     noteOf(here, now));
 }
 
@@ -57,8 +59,22 @@ function noteOf(here, now) {
 
 const TOKEN = /(#.*$)|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|\b(def|return|for|in|if|elif|else|while|lambda|import|from|as|and|or|not|is|None|True|False|with|class)\b|\b(\d[\w.]*)/g;
 
+// The lines that lie in a text of several lines, from its quotes to its quotes.
+function textLines(all) {
+  const found = new Set();
+  let open = "";
+  all.forEach((line, at) => {
+    const quotes = [...line.matchAll(/"""|'''/g)].map((m) => m[0]);
+    if (open || quotes.length % 2) found.add(at);
+    for (const q of quotes) open = open === q ? "" : open || q;
+  });
+  return found;
+}
+
 // A line of Python in colour.
-function colored(line) {
+function colored(line, at) {
+  const inText = ((source.texts ||= {})[state.source] ??= textLines(lines())).has(at);
+  if (inText) return [make("span", { class: "string" }, line)];
   const parts = [];
   let end = 0;
   for (const found of line.matchAll(TOKEN)) {

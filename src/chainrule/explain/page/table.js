@@ -71,7 +71,7 @@ function measureTable() {
   const longest = (texts, least, most) => Math.min(most, Math.max(least, ...texts.map((t) => String(t).length)));
   const wide = {
     step: longest(steps.map((s) => (s.name && s.name !== s.text ? `${s.id}  ${s.name}` : s.id)), 5, 18),
-    expression: longest(steps.map((s) => s.text || ""), 11, 28),
+    expression: longest(steps.map((s) => s.text || ""), 11, 24),
     value: longest(steps.map((s) => brief(s.value || "")), 9, 23),
     gradient: longest([...backward.flatMap((b) => Object.values(b.adjoints || {})), ...Object.values(tangents).flat()].map((t) => brief(t)), 13, 23),
   };
