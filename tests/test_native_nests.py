@@ -11,9 +11,9 @@ import chainrule as cr
 from chainrule.engine.batched import Plain
 from chainrule.engine.indexing import picked, put, scatter, unpicked
 from chainrule.engine.rule import RULES
-from chainrule.program.ir import Equation, Symbol, applied, interpret, replaced
+from chainrule.program.ir import Equation, Symbol, interpret, run_equations
 from chainrule.program.native import lanes, nests, target
-from chainrule.program.native.builder import Builder, Module, constant, type_of
+from chainrule.program.native.builder import STORED, Builder, Module, constant, type_of
 from chainrule.program.native.lanes import Lanes
 from chainrule.program.native.nests import Cluster
 from chainrule.program.native.scalars import MAPS
@@ -43,7 +43,12 @@ class Nest:
                 held[s] = Lanes(refs, s.shape, s.dtype)
             else:
                 held[s] = memory_of(pointers[s], x)
-        wrong = nests.write_nest(b, cluster, held, lambda s: Memory.of_rows(pointers[s], s.shape, s.dtype))
+
+        def memory(s):
+            pointer = pointers[s] if s in pointers else b.alloca(STORED.get(type_of(s.dtype), type_of(s.dtype)), s.size)
+            return Memory.of_rows(pointer, s.shape, s.dtype)
+
+        wrong = nests.write_nest(b, cluster, held, memory)
         for s in cluster.outputs:
             if held[s].__class__ is Lanes:
                 memory = Memory.of_rows(pointers[s], s.shape, s.dtype)
@@ -79,8 +84,7 @@ def run(program, points):
         if item.__class__ is Cluster:
             Nest(item, values)(values)
         else:
-            inputs = tuple([replaced(x, values) for x in item.inputs])
-            values[item.output] = applied(item.rule, inputs, replaced(item.params, values))
+            run_equations([item], values)
     got = [values[y] if y.__class__ is Symbol else y for y in program.outputs]
     return got, [c for c in items if c.__class__ is Cluster]
 
@@ -439,6 +443,25 @@ def test_flat_positions():
     agree(want, got)
     got, want = run_call(unpicked, [v, where], {"shape": (20, 10)})
     agree(want, got)
+
+
+def test_one_write_at_an_integer():
+    for where in (0, 7, 299):
+        got, want = run_call(unpicked, [np.array(2.5), np.array(where)], {"shape": (300,)})
+        agree(want, got)
+    x = np.random.default_rng(25).normal(size=31)
+    compare(lambda x: np.median(x) ** 2 * x, x)
+    program = optimise(record(cr.grad(lambda x: np.median(x) ** 2))(x))
+    agree(interpret(program, [x])[0], run(program, [x])[0][0])
+
+
+def test_views_that_are_no_rows_are_copied_for_flat_order():
+    x = np.random.default_rng(26).normal(size=(40, 50))
+    e, values, _ = equation(np.reshape, [x.T], {"shape": (20, 100)})
+    sine = Equation(RULES[np.sin], (e.output,), {}, Symbol("z", (20, 100), np.dtype(float)))
+    c = Cluster([e, sine], "flat", (2000,), (sine.output,), [e.inputs[0]])
+    Nest(c, values)(values)
+    agree(np.sin(x.T.reshape(20, 100)), values[sine.output])
 
 
 def test_an_index_out_of_bounds_is_told():

@@ -476,7 +476,8 @@ def written(b, cluster, mode, values, memory):
             asked[s] = memory(s)
         return asked[s]
 
-    emit = Emit(b, inner, values, once, mode == "flat", loops, plan.cuts, lanes_for(cluster))
+    # of a single write at an integer the loop has one round
+    emit = Emit(b, inner, values, once, mode == "flat", loops or (1,), plan.cuts or [set()], lanes_for(cluster))
     made = []
     for m, axes, _, is_late in found:
         added = adds_at(m) if is_late else None

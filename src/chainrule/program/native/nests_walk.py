@@ -574,7 +574,7 @@ def matmul(w, e, position):
     if function_of(e) is np.dot and max(len(x.shape), len(y.shape)) > 2:
         raise Unfit("a product")
     a, b = x.shape, y.shape
-    if not a or not b or a[-1] > MOST_ADDED // 2 or e.output.dtype.kind != "f":
+    if not a or not b or not a[-1] or a[-1] > MOST_ADDED // 2 or e.output.dtype.kind != "f":
         raise Unfit("a long product")
     tail = list(position)
     column = tail.pop() if len(b) > 1 else None
