@@ -331,3 +331,71 @@ def test_a_forward_table_alone_is_drawn_with_tangents():
 
 def test_cr_explain_is_the_function_and_has_the_pictures():
     assert cr.explain.order(3, 2, 1).reverse == 6
+
+
+# -- whatever can be traced ----------------------------------------------------------------------------------
+
+
+class Square(cr.Function):
+    def forward(self, x):
+        return x**2
+
+    def backward(self, gy):
+        return 2 * self.input * gy
+
+
+@cr.custom_vjp
+def doubled(x):
+    return x * 2
+
+
+doubled.defvjp(lambda x: (x * 2, None), lambda _, ybar: (ybar * 2,))
+
+A = np.array([[2.0, 1.0], [1.0, 3.0]])
+V = np.array([1.0, 2.0, 3.0])
+
+
+def buffer(x):
+    y = np.zeros(3, like=x)
+    y[0] = x[0]
+    y[1:] = x[1:] ** 2
+    return np.sum(y)
+
+
+@pytest.mark.parametrize(
+    ("f", "x", "gradient"),
+    [
+        (lambda x: np.sum(np.abs(np.fft.fft(x)) ** 2), V, 6 * V),  # Parseval: 3·|x|²
+        (lambda x: np.real(np.exp(1j * x)), 0.3, -np.sin(0.3)),
+        (lambda x: Square()(Square()(x)), 3.0, 108.0),
+        (lambda x: doubled(x) * x, 2.0, 8.0),
+        (lambda x: np.sum(np.linalg.solve(A, x)), np.ones(2), np.linalg.inv(A).sum(0)),
+        (lambda x: np.sum(x[np.array([0, 1, 1])] ** 2), V, [2.0, 8.0, 0.0]),
+        (lambda x: np.sum(x[x > 1.5] ** 2), V, [0.0, 4.0, 6.0]),
+        (buffer, V, [1.0, 4.0, 6.0]),
+        (lambda x: cr.grad(lambda y: y**3)(x), 2.0, 12.0),
+        (lambda x: np.sum(cr.vmap(lambda a: a * a)(x)), V, 2 * V),
+        (lambda x: cr.checkpoint(lambda a: a * a * a)(x), 2.0, 12.0),
+        (lambda x: np.sum(np.linalg.inv(x)), A, -np.outer(np.linalg.inv(A).sum(0), np.linalg.inv(A).sum(1))),
+        (lambda x: np.einsum("ij,jk->", x, x), A, A.sum(1)[None, :] + A.sum(0)[:, None]),
+        (lambda x: np.sort(x)[0] * 5, np.array([3.0, 1.0, 2.0]), [0.0, 5.0, 0.0]),
+        (lambda x: np.sum(x * x) + np.sum(x[:0]), V, 2 * V),
+        (lambda x: np.sum(x.astype(np.float32)), V, [1.0, 1.0, 1.0]),
+    ],
+    ids=[
+        "fft", "complex", "Function", "custom", "solve", "repeated index", "mask", "buffer", "grad", "vmap",
+        "checkpoint", "inv", "einsum", "sort", "empty", "cast",
+    ],
+)  # fmt: skip
+def test_whatever_can_be_traced_is_explained_in_every_form(f, x, gradient):
+    e = explain(f, x, mode="reverse")
+    (found,) = e.derivatives.values()
+    np.testing.assert_allclose(found, gradient, rtol=1e-7, atol=1e-12)
+    data = e.data()
+    json.dumps(data, allow_nan=False)
+    assert set(data["graph"]["nodes"]) == {s["id"] for s in data["steps"]}
+    assert all(p in by_id(data) for s in data["steps"] for p in s["parents"])
+    order = data["backward"][0]["order"]
+    assert all(p["from"] in order for paths in data["backward"][0]["paths"].values() for p in paths)
+    assert e.cost(repeat=1).total.calls[0] > 0
+    assert "Reverse mode" in e._repr_html_()

@@ -243,7 +243,7 @@ def matmul(x: Any, w: Any) -> MatmulJacobian:
     x, w = np.asarray(x, float), np.asarray(w, float)
     if x.ndim != 2 or w.ndim != 2 or x.shape[1] != w.shape[0]:
         raise ValueError(f"X and W must be matrices that can be multiplied, not of shapes {x.shape} and {w.shape}")
-    n, m, k = *x.shape, w.shape[1]
+    (n, m), k = x.shape, w.shape[1]
     if n * k * max(n * m, m * k) > 10_000_000:
         raise ValueError(f"for {n}×{m} and {m}×{k} the arrays would be too large to show; take smaller matrices")
     return MatmulJacobian(x, w)

@@ -98,7 +98,7 @@ def explain(f: Callable, *args: Any, mode: str = "both", title: str | None = Non
     forward, reverse, notes = choose(mode, *sizes)
     if whole:
         notes.insert(0, "The derivatives are those of the sum of the entries of the result, which are many.")
-    results = []
+    results: list = []
     for (name, v), y in zip(outputs.items(), program.outputs, strict=True):
         summed = whole and shape_of(v)
         results += [(f"sum({name})", y, None)] if summed else [(n, y, i) for n, i in entries(name, v)]

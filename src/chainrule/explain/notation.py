@@ -61,9 +61,14 @@ def brief(x, digits=6, most=6):
 
 def sized(x, digits=4):
     """Write an array as its shape and norm."""
+    return f"{shape(np.shape(x))}, norm {number(norm(x), min(digits, 4))}"
+
+
+def norm(x):
+    """Return the square root of the sum of the squares of all entries, in double precision."""
     entries = np.ravel(x)
-    norm = np.linalg.norm(entries.astype(complex if entries.dtype.kind == "c" else float))
-    return f"{shape(np.shape(x))}, norm {number(norm, min(digits, 4))}"
+    with np.errstate(all="ignore"):
+        return np.linalg.norm(entries.astype(complex if entries.dtype.kind == "c" else float))
 
 
 def shape(s):
