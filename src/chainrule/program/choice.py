@@ -2,7 +2,7 @@
 
 Calls of NumPy are ready at once. Machine code takes some milliseconds for each equation to make, and runs several times
 faster. Under ``backend="auto"`` it is made in the call in which a program has run for as long as making the code will
-take, by an estimate (`price`), or for a tenth of a second. So a program that is run a few times is never translated,
+take, by an estimate (`price`), or for a twentieth of a second. So a program that is run a few times is never translated,
 and one that is run often loses little. Nothing else enters into the choice, and results differ by rounding only.
 """
 
@@ -10,6 +10,7 @@ import functools
 import importlib.util
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from chainrule.engine import level as _level
@@ -17,7 +18,7 @@ from chainrule.program.backend import build as build_numpy
 from chainrule.program.ir import Equation, Program
 from chainrule.program.loops.ir import Loop, blocks_of
 
-MOST = 0.1  # seconds: what a program has run for longer than this is translated, whatever that takes
+MOST = 0.05  # seconds: what a program has run for longer than this is translated, whatever that takes
 START, NUMBER, ARRAY = 0.02, 0.0001, 0.006  # seconds: for each translation, each equation on numbers, and on arrays
 LARGE = 128  # entries: equations on arrays of more become loops
 
@@ -75,7 +76,9 @@ class Choice:
     """
 
     def __init__(self, program: Program, backend: str) -> None:
-        self.program, self.native, self.share, self.fault = program, False, 0.0, None
+        self.program, self.native, self.share = program, False, 0.0
+        self.fault: str | None = None
+        self.run: Callable = self.waiting
         self.lock = threading.Lock()
         if backend == "native" and self.translate():
             return

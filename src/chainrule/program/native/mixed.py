@@ -3,6 +3,8 @@
 The Python is what the NumPy back end writes; a kernel is a call among its lines, which gives fresh arrays and numbers.
 """
 
+from typing import Any
+
 import numpy as np
 
 from chainrule.program.backend import code_of, module
@@ -100,7 +102,8 @@ class Mixed:
         writer.write()
         text = module(program, writer)
         self.memory = sum([b.nbytes for n, b in writer.memory.items() if n[0] != "w"])
-        space, calls = writer.space, "\n".join(writer.calls)
+        space: dict[str, Any] = writer.space
+        calls = "\n".join(writer.calls)
         if "scipy." in calls or "math." in calls or helpers_in(calls):
             exec(head(calls), space)
         exec(code_of(text, program.name), space)
@@ -120,15 +123,15 @@ class Mixed:
 
 
 class Part(Arrays):
-    """Writes a kernel of a program; `whole` is that program."""
+    """Writes a kernel of a program; `around` is that program."""
 
-    def __init__(self, program: Program, whole: Program) -> None:
+    def __init__(self, program: Program, around: Program) -> None:
         super().__init__(program)
-        self.whole = whole
+        self.around = around
 
     def is_array(self, y) -> bool:
         """Tell whether NumPy makes an array without axes of an output, in the whole program."""
-        part, self.program = self.program, self.whole
+        part, self.program = self.program, self.around
         try:
             return super().is_array(y)
         except NotLowered:  # an input of the program is read as it is
