@@ -6,7 +6,7 @@
 const MOST_CARDS = 60; // of the whole graph, before it is folded
 const NEAR = 18; // cards around a step
 const READABLE = 0.8; // the scale that a large graph is shown at first
-const CARD = { height: 58, letter: 7.4, least: 96, most: 216 };
+const CARD = { height: 58, letter: 7.4, least: 96, most: 224 };
 
 const graph = { root: get("graph"), groups: null, cards: [], edges: [], of: new Map(), view: null, box: null };
 
@@ -94,7 +94,7 @@ function widthOf(group) {
   const { id, value } = steps[group.members[0]];
   const texts = [headOf(group), cut(brief(value || "", 5), 25), ...backward.map((b) => `${id} = ${brief((b.adjoints || {})[id] || "", 4)}`)];
   const longest = group.members.length > 1 ? 22 : Math.max(...texts.map((t) => Math.min(26, t.length)));
-  return Math.min(CARD.most, Math.max(CARD.least, longest * CARD.letter + 20));
+  return Math.min(CARD.most, Math.max(CARD.least, longest * CARD.letter + (steps[group.members[0]].kind === "call" ? 20 : 30)));
 }
 
 // The first line of a card: the call, or what is folded.

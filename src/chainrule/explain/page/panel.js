@@ -111,7 +111,7 @@ function gradientLines(k) {
       paths.length > 1
         ? box("gradient", say("arrives", path.from), String(path.contribution), say("downstream"))
         : box("gradient total", barred(s.id), gradientOf(k), say("downstream")));
-    if (paths.length === 1) row.append(make("span", { class: "why" }, why));
+    if (paths.length === 1 && state.frame < frames()) row.append(make("span", { class: "why" }, why));
     return row;
   });
   if (paths.length > MOST_BOXES) rows.push(make("p", { class: "said" }, say("more", paths.length - MOST_BOXES)));
@@ -159,7 +159,7 @@ views.push((changed) => {
   else if (goingBack() && hasGradient(k)) lines.push(...gradientLines(k));
   else lines.push(valueLine(k));
   const end = endLine();
-  const last = end && lines.length > 2 ? [lines.pop(), end] : end ? [end] : [];
+  const last = end && lines.length > 1 ? [lines.pop(), end] : end ? [end] : [];
   panel.root.replaceChildren(...lines, ...(last.length ? [make("div", { class: "sums" }, ...last)] : []));
   panel.root.scrollTop = 0;
 });
