@@ -399,6 +399,19 @@ def test_a_dash_writes_to_the_terminal():
     assert read["backward"][0]["adjoints"]["v1"] == "6"
 
 
+def test_the_page_is_written_and_opened(tmp_path, monkeypatch):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or True)
+    path = tmp_path / "page.html"
+    result = run("explain", "x**2", "--at", "x=3", "--html", str(path), "--open")
+    assert result.exit_code == 0, result.output
+    assert opened == [path.as_uri()]
+    assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
+    run("explain", "x**2", "--at", "x=3", "--open")
+    assert opened[1].endswith(".html")
+    assert opened[1] != opened[0]
+
+
 @pytest.mark.parametrize(
     ("option", "what"),
     [

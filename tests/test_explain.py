@@ -165,6 +165,15 @@ def test_many_results_of_many_inputs_are_summed():
     assert "sum of the entries" in e.notes[0]
 
 
+def test_a_large_result_of_few_inputs_stands_as_a_whole():
+    t = np.arange(2000.0)
+    e = explain(lambda x: x[0] * t + x[1] ** 2, np.array([2.0, 3.0]))
+    assert e.reverse == ()
+    np.testing.assert_array_equal(e.derivatives["f", "x"], np.stack([t, np.full(2000, 6.0)], axis=1))
+    assert explain(lambda x: (x, t), 1.0, mode="forward").derivatives["f[1]", "x"].shape == (2000,)
+    assert "∂f/∂x" in str(e)
+
+
 def test_a_direction_that_does_not_reach_a_step_gives_an_exact_zero():
     e = explain(lambda x, y: np.sqrt(x) + y, 0.0, 1.0)
     assert e.forward.rows[-1].tangents[1] == 1.0  # and not 0 * inf = nan

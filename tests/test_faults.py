@@ -177,6 +177,8 @@ def test_other_threads_are_not_checked():
         (lambda x: np.arcsin(x), 1.0, "an infinite slope at ±1"),
         (lambda x: np.hypot(x, x), 0.0, "no derivative at"),
         (lambda x: x % 2.0, 4.0, "a jump"),
+        (lambda x: np.linalg.norm(x), [0.0, 0.0], "a kink at 0 (norm)"),
+        (lambda x: np.std(x), [1.0, 1.0], "a kink at 0 (standard deviation)"),
         (lambda x: np.floor(x) * x, 3.0, "a jump"),
         (lambda x: np.round(x) * x, 2.5, "a jump"),
         (lambda x: np.where(x > 0, x, -x), 0.0, "equal sides"),

@@ -24,7 +24,8 @@ class Explanation:
     inputs, outputs : dict
         Name -> value.
     derivatives : dict
-        ``(name of an output entry, name of an input)`` -> derivative, of the input's shape.
+        ``(name of an output entry, name of an input)`` -> derivative, of the input's shape. An output of more than 100
+        entries stands as a whole where forward mode gave its derivative: of its shape, followed by the input's.
     forward : ForwardTable or None
         The rows of forward mode: step, expression, value, one tangent for each entry of the inputs.
     reverse : tuple of ReverseTable

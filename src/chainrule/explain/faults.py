@@ -144,6 +144,7 @@ def moving(e, values):
 
 
 AT_ZERO = {"numpy.absolute": "abs", "numpy.sqrt": "sqrt", "numpy.cbrt": "cbrt", "numpy.fabs": "fabs"}
+AT_RESULT_ZERO = {"length": "norm", "deviation_of": "standard deviation"}
 JUMPS = {"floor", "ceil", "trunc", "floor_divide", "fix"}
 COMPARED = {"gt", "lt", "ge", "le", "greater", "less", "greater_equal", "less_equal", "eq", "ne", "equal", "not_equal"}
 
@@ -153,6 +154,8 @@ def kink_of(rule, xs, y, params):
     name = notation.tail(rule.name)
     if rule.name in AT_ZERO:
         return counted(xs[0] == 0, f"a kink at 0 ({name})" if "abs" in name else f"an infinite slope at 0 ({name})")
+    if name in AT_RESULT_ZERO:
+        return counted(np.asarray(y) == 0, f"a kink at 0 ({AT_RESULT_ZERO[name]})")
     if name == "relu":
         return counted(np.asarray(xs[0]) == 0, "a kink at 0 (relu)")
     if name == "clip":

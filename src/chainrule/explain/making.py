@@ -21,6 +21,7 @@ from chainrule.transforms.common import name_of, points, settle
 
 FEW = 4  # passes that a table is worth where the other mode does with fewer
 MANY = 16  # passes that are shown at all
+LISTED = 100  # entries of a result that are listed one by one where forward mode gives them all at once
 
 
 def explain(f: Callable, *args: Any, mode: str = "both", title: str | None = None) -> Explanation:
@@ -100,8 +101,12 @@ def explain(f: Callable, *args: Any, mode: str = "both", title: str | None = Non
         notes.insert(0, "The derivatives are those of the sum of the entries of the result, which are many.")
     results: list = []
     for (name, v), y in zip(outputs.items(), program.outputs, strict=True):
-        summed = whole and shape_of(v)
-        results += [(f"sum({name})", y, None)] if summed else [(n, y, i) for n, i in entries(name, v)]
+        if whole and shape_of(v):
+            results.append((f"sum({name})", y, None))
+        elif not reverse and np.size(v) > LISTED:
+            results.append((name, y, ...))
+        else:
+            results += [(n, y, i) for n, i in entries(name, v)]
     directions = []
     if forward:
         directions = [(n, k, i) for k, (label, x) in enumerate(inputs.items()) for n, i in entries(label, x)]
@@ -114,7 +119,7 @@ def explain(f: Callable, *args: Any, mode: str = "both", title: str | None = Non
                 d = tables[n].rows[-1 - k].adjoint
             else:
                 d = gradient_from(table, trace, symbol, i, [j for j, t in enumerate(directions) if t[1] == k], x)
-            derivatives[y, label] = settle(d, x)
+            derivatives[y, label] = d if i is ... else settle(d, x)
     title = title or f"{function}({', '.join(names)})"
     run = Run(f, tuple(floats), function, recorded, trace, tuple(results))
     return Explanation(title, inputs, outputs, derivatives, table, tables, program.constants, tuple(notes), run)
@@ -125,7 +130,8 @@ class Run:
     """What an explanation is made of.
 
     `f` and its arguments `args`; its `name`; the `recorded` program, with what has no derivative; the `trace` of what
-    has one; and the `results`, triples (name, symbol or constant, index of the entry or None for the sum of all).
+    has one; and the `results`, triples (name, symbol or constant, index of the entry, None for the sum of
+    all, or ``...`` for all of them).
     """
 
     f: Callable
@@ -137,7 +143,10 @@ class Run:
 
 
 def gradient_from(table, trace, symbol, i, columns, x):
-    """Return the derivative of one output entry in one input, read off the columns of a forward table."""
+    """Return the derivative of one output entry in one input, read off the columns of a forward table.
+
+    With ``...`` for the entry it is that of the whole output: its shape, then that of the input.
+    """
     if isinstance(symbol, Symbol):
         row = next(n for n, step in enumerate(trace.steps) if symbol in step.symbols)
         tangents = [table.rows[row].tangents[j] for j in columns]
@@ -145,7 +154,11 @@ def gradient_from(table, trace, symbol, i, columns, x):
         if len(step.symbols) > 1:
             place = [s for s in step.symbols if s is not None].index(symbol)
             tangents = [t[place] for t in tangents]
+        if i is ...:
+            return np.stack(tangents, axis=-1).reshape(shape_of(tangents[0]) + shape_of(x))
         parts = [t[i] if shape_of(t) else t for t in tangents]
+    elif i is ...:
+        return np.zeros(shape_of(symbol) + shape_of(x))
     else:
         parts = [0.0] * len(columns)
     return np.array(parts).reshape(x.shape) if shape_of(x) else parts[0]
