@@ -171,3 +171,24 @@ def test_what_python_runs_is_seen():
     assert 0 < runner.share < 1
     assert sum(e.__class__ is Equation for e in runner.program.equations) > 10
     assert runner.bytes > 0
+
+
+def test_memory_that_rounds_kept_lasts_until_they_are_taken_off():
+    from types import SimpleNamespace
+
+    from chainrule.program.ir import Symbol
+    from chainrule.program.loops.ir import Block, Loop, Next, Pop
+    from chainrule.program.native.kernels import ends_of
+
+    def array(name):
+        return Symbol(name, (200,), np.dtype(float))
+
+    x, y, z, s, t, stack = map(array, ["x", "y", "z", "s", "t", "stack"])
+    rule = SimpleNamespace(fun=np.exp, name="exp", kind="elementwise")
+    made = Equation(rule, (x,), {}, y)
+    forward = Loop([Block([], Next([s], [y]))], [s], [x], (t,), [0], count=2, pushes=stack, free=[y])
+    other = Equation(rule, (t,), {}, z)
+    taken = Pop(stack, 0, (array("k"),))
+    ends = ends_of([made, forward, other, taken], [z], lambda v: v)
+    assert y in ends[3]
+    assert not any(y in roots for i, roots in ends.items() if i != 3)

@@ -16,6 +16,7 @@ from chainrule.program.backend.arrays import is_basic
 from chainrule.program.backend.arrays import kind_of as backend_kind
 from chainrule.program.backend.numbers import FLOAT, function_of
 from chainrule.program.ir import PYTHON, Equation, Program, Symbol
+from chainrule.program.loops.ir import taken_from
 from chainrule.program.native import lanes, nests, products, target
 from chainrule.program.native.builder import SIZES, STORED, Value, type_of
 from chainrule.program.native.lanes import Lanes, single
@@ -324,9 +325,14 @@ def parents_of(items: list) -> dict:
 def ends_of(items: list, outputs, root_of) -> dict:
     """Return for each number of an item the roots that it is the last to read."""
     last: dict = {}
+    kept: dict = {}  # stack -> what its loop read: rounds may have kept that, and whoever takes them off reads it again
     for i, e in enumerate(items):
-        for s in [*e.reads, *e.outputs]:
+        again = [s for stack in taken_from(e) for s in kept[stack]]
+        for s in [*e.reads, *e.outputs, *again]:
             last[root_of(s)] = i
+        stack = getattr(e, "pushes", None)
+        if stack is not None:
+            kept[stack] = e.reads
     for y in outputs:
         if y.__class__ is Symbol:
             last.pop(root_of(y), None)
