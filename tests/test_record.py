@@ -8,7 +8,7 @@ import pytest
 import chainrule as cr
 from chainrule.engine.tape import Node
 from chainrule.errors import LeakedValueError, NotDifferentiableError
-from chainrule.program.ir import Equation, Guard, GuardFailed, Symbol, interpret, verify
+from chainrule.program.ir import Equation, GuardFailed, Symbol, interpret, verify
 from chainrule.program.passes.smooth import smooth
 from chainrule.program.record import record
 from chainrule.program.tracing import Tracer

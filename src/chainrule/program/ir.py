@@ -199,7 +199,8 @@ class Program:
     def symbol(self, like: Any = None, hint: str | None = None) -> Symbol:
         """Return the next symbol, ``v1``, ``v2``, ..., for values like `like`."""
         self.count += 1
-        return Symbol(f"v{self.count}", *form(like), hint)
+        shape, dtype = form(like)
+        return Symbol(f"v{self.count}", shape, dtype, hint)
 
     @property
     def guards(self) -> list:
@@ -319,7 +320,7 @@ def packed(program: Program, outputs: list) -> Any:
 # On Python numbers an operator gives a Python number, which is weak (float32 beside it stays float32); the function of
 # the same meaning gives np.float64. Operators on traced values arrive as functions.
 PYTHON = frozenset({bool, int, float, complex})
-OPERATORS = {
+OPERATORS: dict[Any, Callable] = {
     np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul, np.divide: operator.truediv,
     np.power: operator.pow, np.negative: operator.neg, np.positive: operator.pos, np.absolute: abs,
     np.floor_divide: operator.floordiv, np.remainder: operator.mod,

@@ -3,6 +3,7 @@
 import dis
 import functools
 import sys
+from typing import Any
 
 from chainrule.errors import is_users
 from chainrule.program.ir import Place
@@ -13,7 +14,7 @@ def user_place() -> tuple:
 
     All of them None if there is no such frame.
     """
-    frame = sys._getframe(1)
+    frame: Any = sys._getframe(1)
     while frame is not None:
         if users(frame.f_code, frame.f_globals.get("__name__", "")):
             break

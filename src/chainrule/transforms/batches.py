@@ -101,8 +101,9 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
             evaluate(*args, **kwargs)
         return tuple(names)
 
-    evaluate.loops = loops
-    return evaluate
+    found: Any = evaluate
+    found.loops = loops
+    return found
 
 
 def reason_of(error, what):
