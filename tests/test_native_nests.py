@@ -1,6 +1,7 @@
 """Loop nests in machine code against NumPy: every function, layout and length, and what is fused into one pass."""
 
 import ctypes
+import dataclasses
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from chainrule.program.native.scalars import MAPS
 from chainrule.program.native.values import Memory
 from chainrule.program.passes import optimise
 from chainrule.program.record import record
+from chainrule.testing.samples import all_samples
 
 SIZES = (1, 7, 8, 9, 63, 64, 65, 4097)
 
@@ -191,7 +193,9 @@ def test_functions_of_two_numbers_at_all_kinds_of_numbers(fun, dtype):
         size = np.maximum(1, np.maximum(np.abs(x), np.abs(y)))
         finite = np.isfinite(want)
         np.testing.assert_array_equal(got[~finite], want[~finite])
-        assert (np.abs(got[finite] - want[finite]) <= 8 * np.finfo(dtype).eps * np.where(np.isfinite(size), size, 1)[finite]).all()
+        assert (
+            np.abs(got[finite] - want[finite]) <= 8 * np.finfo(dtype).eps * np.where(np.isfinite(size), size, 1)[finite]
+        ).all()
         return
     assert ulps(got, want) <= 5
     if fun not in (np.maximum, np.minimum, np.fmax, np.fmin):  # of 0 and -0 either is the larger
@@ -233,9 +237,10 @@ def strided(name, dtype=float):
     """Return an array of shape (9, 70) of a layout."""
     r = np.random.default_rng(3)
     big = r.normal(size=(20, 150)).astype(dtype)
+    whole = r.normal(size=(9, 70)).astype(dtype)
     return {
-        "rows": r.normal(size=(9, 70)).astype(dtype), "columns": np.asfortranarray(r.normal(size=(9, 70)).astype(dtype)),
-        "part": big[3:12, 11:81], "steps": big[::2, ::2][:9, :70], "back": r.normal(size=(9, 70)).astype(dtype)[::-1, ::-1],
+        "rows": whole, "columns": np.asfortranarray(whole), "back": whole[::-1, ::-1],
+        "part": big[3:12, 11:81], "steps": big[::2, ::2][:9, :70],
         "back rows": big[9:0:-1, :70], "row": np.broadcast_to(r.normal(size=70).astype(dtype), (9, 70)),
         "column": np.broadcast_to(r.normal(size=(9, 1)).astype(dtype), (9, 70)),
     }[name]  # fmt: skip
@@ -265,7 +270,8 @@ def test_vectors_of_strided_memory(layout):
 
 @pytest.mark.parametrize("shapes", [
     ((5, 70), (70,)), ((70, 5), (70, 1)), ((40, 70), (1, 70)), ((40, 70), (40, 1)), ((3, 40, 50), (40, 1)),
-    ((20, 1, 30), (1, 40, 1)), ((3, 1, 50, 2), (1, 40, 50, 1)), ((2, 3, 4, 50), (3, 1, 50)), ((100,), ()), ((40, 1), (40,)),
+    ((20, 1, 30), (1, 40, 1)), ((3, 1, 50, 2), (1, 40, 50, 1)), ((2, 3, 4, 50), (3, 1, 50)), ((100,), ()),
+    ((40, 1), (40,)),
 ], ids=str)  # fmt: skip
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_broadcasting(shapes, dtype):
@@ -286,7 +292,8 @@ def gradients(f, *xs):
 
 AXES = [((1000,), None), ((1000,), 0), ((50, 60), None), ((50, 60), 0), ((50, 60), 1), ((50, 60), -1), ((500, 3), 1),
         ((500, 3), 0), ((3, 500), 0), ((3, 500), 1), ((10, 20, 30), (0, 2)), ((10, 20, 30), 1), ((10, 20, 30), (1, 2)),
-        ((2, 3, 4, 100), (0, 3)), ((2, 3, 4, 100), None), ((40, 2, 50), 1), ((40, 50, 2), 0), ((40, 50, 2), 2)]  # fmt: skip
+        ((2, 3, 4, 100), (0, 3)), ((2, 3, 4, 100), None), ((40, 2, 50), 1), ((40, 50, 2), 0),
+        ((40, 50, 2), 2)]  # fmt: skip
 
 
 @pytest.mark.parametrize("keepdims", [False, True])
@@ -332,6 +339,17 @@ def test_any_and_all():
         for mask in (x > 3.0, x > -5.0, x > 0.0):
             got, want = run_call(fun, [mask])
             assert got == want
+
+
+def test_counts():
+    x = np.random.default_rng(27).normal(size=(40, 50))
+    for axis in (None, 0, 1, (0, 1)):
+        got, want = run_call(np.sum, [x > 0.5], {"axis": axis, "dtype": np.int64, "keepdims": True})
+        np.testing.assert_array_equal(got, want)
+        got, want = run_call(np.sum, [(x * 9).astype(int)], {"axis": axis})
+        np.testing.assert_array_equal(got, want)
+    y = np.random.default_rng(28).integers(0, 3, (300, 4)).astype(float)
+    compare(lambda y: np.sum(np.max(y, axis=1) ** 2), y, prepare=gradients)
 
 
 # -- what is fused -----------------------------------------------------------------------------------------------------
@@ -523,7 +541,9 @@ def test_the_type_of_an_entry_is_known():
 # -- nests of one equation ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("shape", "axis"), [((300,), 0), ((300,), None), ((40, 50), 0), ((40, 50), 1), ((3, 40, 5), 1)])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((300,), 0), ((300,), None), ((40, 50), 0), ((40, 50), 1), ((3, 40, 5), 1)]
+)
 def test_running_sums(shape, axis):
     x = np.random.default_rng(20).uniform(0.9, 1.1, shape)
     for fun in (np.cumsum, np.cumprod):
@@ -534,7 +554,9 @@ def test_running_sums(shape, axis):
     compare(lambda x: np.sum(np.sin(np.cumsum(x * 0.1, axis=axis)) * x), x, prepare=gradients)
 
 
-@pytest.mark.parametrize(("shape", "axis"), [((300,), 0), ((300,), None), ((40, 50), 0), ((40, 50), 1), ((40, 50), None)])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((300,), 0), ((300,), None), ((40, 50), 0), ((40, 50), 1), ((40, 50), None)]
+)
 def test_places_of_extrema(shape, axis):
     x = np.random.default_rng(21).integers(-20, 20, shape)
     y = x.astype(float)
@@ -565,6 +587,57 @@ def test_writes_that_are_alone():
 def test_triangles():
     x = np.random.default_rng(23).normal(size=(40, 45))
     for k in (-3, 0, 7):
-        compare(lambda x: np.sum(np.sin(np.tril(x, k)) * np.triu(x * 2.0, -k)), x, prepare=gradients)  # noqa: B023
+        compare(lambda x: np.sum(np.sin(np.tril(x, k)) * np.triu(x * 2.0, -k)), x, prepare=gradients)
     y = np.random.default_rng(24).normal(size=(300, 3, 3))
     compare(lambda y: np.sum(np.tril(y) ** 3), y, prepare=gradients)
+
+
+# -- other processors, and all that the library's own tests call -------------------------------------------------------
+
+
+@pytest.mark.parametrize("lanes_of_doubles", [2, 4])
+def test_processors_with_shorter_registers(monkeypatch, lanes_of_doubles):
+    host = dataclasses.replace(target.host(), lanes=lanes_of_doubles)
+    monkeypatch.setattr(target, "host", lambda: host)
+    for dtype in (np.float64, np.float32):
+        x = special(dtype)
+        for fun in (np.exp, np.log, np.sin, np.tanh, np.sqrt, np.arctan, np.log1p, np.expm1, np.cbrt):
+            got, want = run_call(fun, [x])
+            assert ulps(got, want) <= 5, fun
+    for n in (5, 17, 1000):
+        test_value_and_gradient_of_a_chain_are_one_pass(n)
+        test_shifted_slices_are_one_pass(max(n, 6))
+    test_rows_with_few_columns_are_one_pass()
+    test_integer_indices()
+    test_layouts_of_operands("steps", np.float64)
+    test_layouts_of_operands("back", np.float32)
+    test_reductions(np.mean, (10, 20, 30), (0, 2), False)
+
+
+def programs_of_samples(part, parts):
+    """Find programs: samples of the library's own tests, and their gradients."""
+    for sample in list(all_samples())[part::parts]:
+        if sample.error or not sample.accepts("float64") or str(sample).startswith(("scipy", "chainrule.scipy")):
+            continue
+        f, xs = sample.function(), sample.operands()
+        if not xs or not all(isinstance(x, np.ndarray) and x.size for x in xs):
+            continue
+        y = f(*xs)
+        if not isinstance(y, np.ndarray | float) or np.asarray(y).dtype != float:
+            continue
+        yield sample, record(cr.value_and_grad(lambda *a, f=f: np.sum(f(*a) ** 2), tuple(range(len(xs)))))(*xs), xs
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_samples(part):
+    made = 0
+    for sample, program, xs in programs_of_samples(part, 32):
+        program = optimise(program)
+        want = interpret(program, xs)
+        got, found = run(program, xs)
+        made += len(found)
+        if "linalg" in str(sample):  # derivatives that are 0 but for rounding
+            continue
+        for a, b in zip(want, got, strict=True):
+            agree(a, b, 1e-10)
+    assert made > 10

@@ -28,7 +28,7 @@ import numpy as np
 
 from chainrule.engine import indexing
 from chainrule.program.backend.numbers import function_of
-from chainrule.program.ir import PYTHON, Equation, Symbol
+from chainrule.program.ir import Equation, Symbol
 from chainrule.program.loops.ir import taken_from
 from chainrule.program.native import target
 from chainrule.program.native.builder import Value, constant, type_of
@@ -107,7 +107,7 @@ def operand_shape(e) -> tuple:
 
 
 def adds_at(e):
-    """Return (what is added, its shape, axes before, index arrays, axes after) of a write at integers; None otherwise."""
+    """Return (what is added, its shape, axes before, index arrays, axes after) of a write that adds at integers."""
     if e.__class__ is not Equation or e.output.__class__ is not Symbol or e.output.dtype is None:
         return None
     fun, s = function_of(e), e.output
@@ -478,6 +478,7 @@ def written(b, cluster, mode, values, memory):
 
     # of a single write at an integer the loop has one round
     emit = Emit(b, inner, values, once, mode == "flat", loops or (1,), plan.cuts or [set()], lanes_for(cluster))
+    emit.size = plan.count
     made = []
     for m, axes, _, is_late in found:
         added = adds_at(m) if is_late else None

@@ -1,7 +1,7 @@
 """Equations that have a nest to themselves: running sums, the places of extrema, and writes that no other nest takes.
 
-``alone(e)`` tells whether an equation is one; ``write_alone`` writes it. Running sums and places go entry by entry, with
-the axis that they go along as the innermost loop: what they give depends on the order.
+``alone(e)`` tells whether an equation is one; ``write_alone`` writes it. Running sums and places go entry by entry,
+with the axis that they go along as the innermost loop: what they give depends on the order.
 """
 
 import math
@@ -285,4 +285,3 @@ class Put(Added):
         if level == 0:
             self.arrays = [a if isinstance(a, np.ndarray | Symbol) else int(a) for a in self.arrays]
             self.target = fill(self.emit, self)
-

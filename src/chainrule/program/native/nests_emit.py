@@ -31,10 +31,10 @@ from chainrule.program.native.builder import (
 )  # fmt: skip
 from chainrule.program.native.lanes import Lanes, single
 from chainrule.program.native.nests_walk import FOLDS, At, Unfit, Walk, dtype_of
-from chainrule.program.native.scalars import MAPS, MATHEMATICS, clip, computes_in, converted, how_of, literal, truth
+from chainrule.program.native.scalars import MAPS, clip, computes_in, converted, how_of, literal, truth
 from chainrule.program.native.values import Entries, Memory, Number, rows
 
-FEW, SEVERAL = 60, 120  # equations of rounds that are taken in turns: four or three, and two
+FEW, SEVERAL = 100, 250  # lines of rounds that are taken in turns: four or three, and two
 BLOCK = 128  # rounds after which an accumulator is emptied into its total
 
 
@@ -53,6 +53,7 @@ class Emit(Walk):
         self.lanes, self.live = lanes, lanes  # of the vector at hand; how many of them count
         self.spilled, self.views, self.singles = {}, {}, {}
         self.bad = None
+        self.size = 0  # how many values a round has
         self.updates = []  # what a round writes and the next one reads: accumulators
 
     @contextlib.contextmanager
@@ -397,8 +398,8 @@ class Emit(Walk):
     def index_value(self, x, position):
         """Return an index out of an array of integers."""
         if x.__class__ is not Symbol:
-            table = self.views.setdefault(id(x), (x, Memory.of_rows(self.b.module.table(np.ascontiguousarray(x)), x.shape,
-                                                                   x.dtype)))  # fmt: skip
+            pointer = self.b.module.table(np.ascontiguousarray(x))
+            table = self.views.setdefault(id(x), (x, Memory.of_rows(pointer, x.shape, x.dtype)))
             return self.cast(self.load(table[1], position), np.int64)
         return self.cast(self.value(x, position), np.int64)
 
@@ -518,7 +519,7 @@ class Emit(Walk):
         b.lines += self.post[0]
 
     def nest(self, k):
-        """Return (label of the first block, its lines and those after it) of the loops from number k on; () if empty."""
+        """Return (label of the first block, its lines and those after it) of the loops from number k on."""
         if k == self.depth or not all(self.loops):
             return ()
         b, parts = self.b, []
@@ -639,9 +640,13 @@ class Emit(Walk):
 
     def turns(self, rounds) -> int:
         """Return how many rounds are taken in turns: of short bodies several, of those that call the library more."""
-        calls = any(function_of(e) in MATHEMATICS for e in self.makers.values())
-        size = len(self.makers)
-        most = (4 if calls else 3) if size <= FEW else 2 if calls and size <= SEVERAL else 1
+        if self.size > SEVERAL or rounds < 8:
+            return 1
+        lines: list[str] = []
+        with self.into(lines):  # a round that is not kept: how long it is
+            self.round_of(constant("i64", 0))
+        calls = any("_ZGV" in line for line in lines)
+        most = (4 if calls else 3) if len(lines) <= FEW else 2 if calls and len(lines) <= SEVERAL else 1
         return most if rounds >= 4 * most else 1
 
     def flushes(self):

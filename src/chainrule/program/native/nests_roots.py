@@ -81,15 +81,14 @@ class Total:
     def begin(self, level):
         """Write the start: accumulators at their level, or memory filled with the neutral element."""
         b, w = self.emit.b, self.emit
-        if self.inside:
-            if level == self.level and self.covers(level):
-                self.lanes, self.totals, self.singles = {}, {}, {}
-                with w.at(level):
-                    for c in self.combinations:
-                        for group, lanes in ((self.lanes, w.most), (self.totals, w.most), (self.singles, 1)):
-                            kind = with_lanes(self.kind, lanes)
-                            group[c] = b.alloca(STORED.get(kind, kind) if lanes == 1 else memory_kind(kind))
-                            b.store(splat(self.start, lanes) if lanes > 1 else self.start, group[c], 8)
+        if self.inside and level == self.level and self.covers(level):
+            self.lanes, self.totals, self.singles = {}, {}, {}
+            with w.at(level):
+                for c in self.combinations:
+                    for group, lanes in ((self.lanes, w.most), (self.totals, w.most), (self.singles, 1)):
+                        kind = with_lanes(self.kind, lanes)
+                        group[c] = b.alloca(STORED.get(kind, kind) if lanes == 1 else memory_kind(kind))
+                        b.store(splat(self.start, lanes) if lanes > 1 else self.start, group[c], 8)
         if level == 0 and (self.partial or self.level):
             self.target = w.memory(self.s)
         if level == 0 and self.partial:

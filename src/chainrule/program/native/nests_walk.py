@@ -5,7 +5,7 @@ A position in an array has a number for each axis, or an `At`: ``step * i + shif
 and reshapes only change positions, so that they take neither memory nor code. Where an entry comes from one operand or
 from another, depending on i, the loop is cut there: between two cuts the answer is one and the same.
 
-`Plan` walks to find the cuts, and whether there is a way at all (`Unfit`); `nests_emit` walks once more and writes code.
+`Plan` walks to find the cuts, and whether there is a way at all (`Unfit`); `nests_emit` walks once more, and writes.
 """
 
 import itertools
@@ -111,8 +111,13 @@ def folded(e):
         return None
     if fun is sum_to:
         return summed_axes(x, e.output.shape) if x.dtype.kind == "f" and x.shape != e.output.shape else None
-    if fun in (np.any, np.all):
-        if x.dtype.kind != "b" or not e.params.keys() <= {"axis", "keepdims"} or len(e.inputs) != 1:
+    truths = fun in (np.any, np.all)
+    if truths and x.dtype.kind != "b":
+        return None
+    if truths or (fun is np.sum and x.dtype.kind in "bi" and e.output.dtype == np.int64):
+        if not e.params.keys() <= {"axis", "keepdims", "dtype"} or len(e.inputs) != 1:
+            return None
+        if e.params.get("dtype") is not None and np.dtype(e.params["dtype"]) != e.output.dtype:
             return None
         axis = e.params.get("axis")
         axes = range(len(x.shape)) if axis is None else axis if axis.__class__ is tuple else (axis,)
@@ -633,8 +638,8 @@ def can_walk(e) -> bool:
         return False
     fun = function_of(e)
     if fun in HANDLERS:
-        return not e.params.get("order") and all(
-            x.__class__ is not Symbol or (x.dtype is not None and type_of(x.dtype) is not None) for x in e.inputs)  # fmt: skip
+        known = [x.dtype is not None and type_of(x.dtype) is not None for x in e.inputs if x.__class__ is Symbol]
+        return all(known) and not e.params.get("order")
     return folded(e) is not None or is_elementwise(e)
 
 
