@@ -2,7 +2,7 @@
 
 The state is in variables, which LLVM's passes turn into registers. What a forward round keeps for the backward loop is
 a record on a stack in the frame: the way that the round took, if there are several, and the entries. If the number of
-rounds is known, the stack is part of the frame; otherwise its memory may grow: a full stack ends the run, which is begun
+rounds is known, the stack is part of the frame; otherwise its memory may grow: a full stack ends the run, and it begins
 anew with more.
 """
 
@@ -130,14 +130,18 @@ class Writing:
 
     def write(self) -> None:
         """Write the loop."""
-        w, e, b = self.w, self.e, self.b
+        w, e = self.w, self.e
+        self.tables = [self.table(s, list(t)) for s, t in e.tables]
+        if len(self.b.lines) > w.limit and len(w.scopes) == 1:  # the loop gets a function of its own
+            w.begin()
+        b = self.b = w.b
+        b.has_loops = True
         self.popped = w.values[e.pops] if e.pops is not None else None
         self.pushed = self.new_stack() if e.pushes is not None else None
         self.state = [Variable.of(w, s) for s in e.state]
         for cell, x in zip(self.state, e.init, strict=True):
             cell.set(w, x)
         self.results = [Variable.of(w, s) for s in e.output] if self.exits else []
-        self.tables = [self.table(s, list(t)) for s, t in e.tables]
         self.count = b.alloca("i64")
         b.store(i64(0), self.count)
         for stack, name in ((self.popped, "given"), (self.pushed, "depth")):
@@ -254,21 +258,18 @@ class Writing:
                 w.ranges[s] = int(min(items)), int(max(items))
             whole = np.array(items, dtype=np.dtype(s.dtype)).reshape(len(items), *s.shape)
             start = w.module.table(whole)
-            return lambda k: self.at_row(start, s, k, s.size)
+            return lambda k: self.at_row(start, s, k)
         held = [w.values.get(x) if x.__class__ is Symbol else None for x in items]
         first = held[0]
         if all(h.__class__ is Memory and h.strides == first.strides and h.dtype == first.dtype for h in held):
-            if all(h.pointer == first.pointer for h in held):
-                steps = {p.offset - q.offset for p, q in zip(held[1:], held[:-1], strict=True)}
-                if len(steps) <= 1:
-                    step, memory = next(iter(steps), 0), w.local(first)
-                    return lambda k: self.moved(memory, b.offset(kind, memory.pointer, b.binary("mul", k, i64(step))))
+            steps = {p.offset - q.offset for p, q in zip(held[1:], held[:-1], strict=True)}
+            if len(steps) <= 1 and all(h.pointer == first.pointer for h in held):
+                return lambda k: self.shifted(first, k, next(iter(steps), 0))
             place = w.place(len(items))  # addresses
             for n, h in enumerate(held):
                 h = w.local(h)
                 b.store(b.offset(kind, h.pointer, h.offset), w.at(place + n))
-            start, flat = w.at(place), first.like(first.shape, first.strides, 0)
-            return lambda k: self.moved(flat, b.load("ptr", b.offset("ptr", start, k)))
+            return lambda k: self.addressed(first, place, k)
         words = words_of(s)
         place = w.place(len(items) * words)
         for n, x in enumerate(items):
@@ -276,13 +277,29 @@ class Writing:
             refs = [(converted(b, single(b, r), kind), -1) if b_type(r) != kind else r for r in cell.refs]
             memory = kept_as_memory(w, s, w.at(place + n * words))
             lanes.store(b, memory, list(range(len(refs))), refs)
-        start = w.at(place)
-        return lambda k: kept_as_memory(w, s, b.offset("double", start, b.binary("mul", k, i64(words))))
+        return lambda k: self.at_place(place, words, s, k)
 
-    def at_row(self, start: Value, s: Symbol, k: Value, size: int) -> Memory:
+    def at_row(self, start: Value, s: Symbol, k: Value) -> Memory:
         """Return one row of a constant table."""
-        kind = type_of(s.dtype)
-        return kept_as_memory(self.w, s, self.b.offset(kind, start, self.b.binary("mul", k, i64(size))))
+        b = self.b
+        return kept_as_memory(self.w, s, b.offset(type_of(s.dtype), start, b.binary("mul", k, i64(s.size))))
+
+    def at_place(self, place: int, words: int, s: Symbol, k: Value) -> Memory:
+        """Return one row of a table in the frame."""
+        b = self.b
+        return kept_as_memory(self.w, s, b.offset("double", self.w.at(place), b.binary("mul", k, i64(words))))
+
+    def shifted(self, first: Memory, k: Value, step: int) -> Memory:
+        """Return one of several views of an array, at equal steps."""
+        b, memory = self.b, self.w.local(first)
+        return self.moved(memory, b.offset(memory.type, memory.pointer, b.binary("mul", k, i64(step))))
+
+    def addressed(self, first: Memory, place: int, k: Value) -> Memory:
+        """Return one of several arrays, whose addresses are in the frame."""
+        b = self.b
+        return self.moved(
+            first.like(first.shape, first.strides, 0), b.load("ptr", b.offset("ptr", self.w.at(place), k))
+        )
 
     def moved(self, memory: Memory, pointer: Value) -> Memory:
         """Return memory with another address."""

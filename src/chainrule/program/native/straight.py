@@ -14,7 +14,7 @@ from chainrule.engine.spec import cast_to, choose
 from chainrule.program.backend.numbers import OPERATORS
 from chainrule.program.ir import PYTHON, Equation, Guard, Program, Symbol
 from chainrule.program.loops.ir import Loop, Pop
-from chainrule.program.native import lanes, layout, moves, reductions, rounds, scalars
+from chainrule.program.native import lanes, layout, moves, reductions, rounds, scalars, target
 from chainrule.program.native.builder import Builder, Module, Value, constant, element_of, lanes_of, type_of
 from chainrule.program.native.lanes import Lanes, entries_of, packed, single
 from chainrule.program.native.scalars import NotLowered, computes_in, converted, how_of, literal
@@ -33,6 +33,8 @@ class Straight:
     an array is not stored row by row, and `AS_PYTHON` where Python raises an exception: a division of its floats by 0.
     """
 
+    limit = CHUNK  # lines after which the next function begins
+
     def __init__(self, program: Program, name: str = "kernel") -> None:
         self.program, self.name = program, name
         self.module = Module()
@@ -47,7 +49,6 @@ class Straight:
         self.results: list[tuple] = []  # of each output: see `output`
         self.arrays: list[Symbol] = []  # the outputs that are arrays
         self.numbers = self.place(len(program.outputs))  # the frame begins with the outputs that are numbers
-        self.has_loops = False
         self.begin()
 
     # -- functions ---------------------------------------------------------------------------------------------
@@ -57,7 +58,7 @@ class Straight:
         k = len(self.chunks)
         self.b = Builder(self.module, f"{self.name}_{k}", "i32", ["ptr", "ptr"], "internal noinline nounwind")
         self.b.prefix = self.prefix = f"%k{k}v"
-        self.b.tail = []
+        self.b.tail, self.b.has_loops = [], False
         self.chunks.append(self.b)
         self.scopes = [{}]
 
@@ -102,11 +103,18 @@ class Straight:
         for b in self.chunks:
             b.lines += b.tail
             b.ret(constant("i32", 0))
+            if target.host().lanes > 2 and "alignstack" not in b.attributes:
+                b.attributes += " alignstack(64)"  # vectors that wait for a call are on the stack
+        long = sum([len(b.lines) for b in self.chunks]) > target.SLOW and len(self.chunks) > 1
+        if long:
+            for b in self.chunks:  # only loops gain from what LLVM's passes do
+                if not b.has_loops and not any(" = phi " in line for line in b.lines):
+                    b.attributes += " optnone"
         if len(self.chunks) == 1:
             words = [w for w in self.chunks[0].attributes.split() if w not in ("internal", "noinline")]
             self.chunks[0].name, self.chunks[0].attributes = self.name, " ".join(words)
             return self.module.text()
-        b = Builder(self.module, self.name, "i32", ["ptr", "ptr"], "nounwind")
+        b = Builder(self.module, self.name, "i32", ["ptr", "ptr"], "nounwind noinline optnone" if long else "nounwind")
         for chunk in self.chunks:
             code = b.call(chunk.name, "i32", *b.arguments)
             done, failed = b.block("done"), b.block("failed")
@@ -291,8 +299,19 @@ class Straight:
             return [converted(b, packed(b, found.refs), kind)]
         return [converted(b, single(b, r), kind) for r in found.refs]
 
+    def number(self, x, kind: str) -> Value:
+        """Return an operand without axes as a number of a type."""
+        held = self.values.get(x) if x.__class__ is Symbol else None
+        if held.__class__ is Lanes and held.refs[0][1] < 0:
+            v = self.here(held.refs[0][0])
+            return v if v.type == kind else converted(self.b, v, kind)
+        return self.wanted(x, kind, (), False)[0]
+
     def mapped(self, how, xs, kinds, shape: tuple, dtype, out: str | None = None) -> Lanes:
         """Return an elementwise call as entries: ``how(b, *values)`` of the operands, each converted to its type."""
+        if shape == ():
+            y = how(self.b, *[self.number(x, k) for x, k in zip(xs, kinds, strict=True)])
+            return Lanes([(y if out is None else converted(self.b, y, out), -1)], (), dtype)
         n = math.prod(shape)
         if n == 0:
             return Lanes([], shape, dtype)
@@ -320,7 +339,6 @@ class Straight:
             self.guard(e)
             return
         if e.__class__ is Loop:
-            self.has_loops = True
             rounds.write_loop(self, e)
             return
         if e.__class__ is Pop:

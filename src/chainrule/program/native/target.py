@@ -14,7 +14,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 LOCK = threading.RLock()  # LLVM's context is one for all threads
-SLOW = 2000  # texts of more instructions than these are not optimised: it takes long, and buys little there
+SLOW = 2000  # in longer programs what is no loop is not optimised: it takes long, and buys little there
 # fmt: off
 VECTORIAL = frozenset({
     "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "exp", "exp2",
@@ -104,6 +104,16 @@ class Code:
         return self.engine.get_function_address(name)
 
 
+def hot_lines(text: str) -> int:
+    """Count the lines of a module in functions that are optimised."""
+    count, hot = 0, False
+    for line in text.split("\n"):
+        if line.startswith("define"):
+            hot = "optnone" not in line
+        count += hot
+    return count
+
+
 def compiled(text: str, level: int | None = None) -> Code:
     """Compile LLVM's text.
 
@@ -112,9 +122,12 @@ def compiled(text: str, level: int | None = None) -> Code:
     text : str
         A module.
     level : int, optional
-        How much is optimised, 0 to 3; by default 2, and 0 for long texts.
+        How much is optimised, 0 to 3; by default 2, less the more lines there are in functions that are not
+        ``optnone``.
     """
-    level = level if level is not None else 0 if text.count("\n") > SLOW else 2
+    if level is None:
+        hot = hot_lines(text)
+        level = 0 if not hot else 2 if hot <= SLOW // 2 else 1 if hot <= 4 * SLOW else 0
     with LOCK:
         chip = machine(level)
         module = llvm.parse_assembly(text)
