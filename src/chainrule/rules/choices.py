@@ -10,6 +10,7 @@ from chainrule.engine.boxed import Boxed, array_value, ordinary, value
 from chainrule.engine.rule import composite, select
 from chainrule.engine.spec import cast_to, primitive, shape_of, spec_of
 from chainrule.errors import OutArgumentError, UnsupportedArgumentError
+from chainrule.rules.shapes import by_rows
 
 # -- the larger and the smaller of two ---------------------------------------------------------------------------------
 
@@ -128,7 +129,7 @@ def select_(condlist, choicelist, default=0):
     y = operands[-1]
     for m, c in zip(reversed(masks), reversed(operands[:-1]), strict=True):
         y = np.where(m, c, y)
-    return y if spec_of(y).dtype == dtype else cast_to(y, dtype)
+    return by_rows(y if spec_of(y).dtype == dtype else cast_to(y, dtype))
 
 
 def weak(x):

@@ -13,7 +13,7 @@ from chainrule.engine.boxed import Boxed, value
 from chainrule.engine.buffer import buffer
 from chainrule.engine.rule import composite, linear
 from chainrule.engine.spec import primitive, shape_of, spread_to, sum_to
-from chainrule.rules.shapes import astype
+from chainrule.rules.shapes import astype, by_rows, laid_like, plain_of
 
 
 def made(fun):
@@ -75,7 +75,10 @@ def full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, *, d
         return buffer(np.full_like(model(a), fill_value, dtype, order, subok, shape, device=device))
     plain = model(a)
     dtype = (plain.dtype if hasattr(plain, "dtype") else np.dtype(type(plain))) if dtype is None else dtype
-    return full(shape_of(plain) if shape is None else shape, fill_value, dtype)
+    if shape is not None:
+        return full(shape, fill_value, dtype)
+    y = full(shape_of(plain), fill_value, dtype)
+    return laid_like(y, plain) if order in ("K", "A") else y
 
 
 def _typed(x, dtype):
@@ -115,10 +118,17 @@ def asarray(a, dtype=None, order=None, *, device=None, copy=None, like=None):
     return array(a, dtype, copy=bool(copy) if is_traced(a) else copy, order=order or "K")
 
 
-@composite(np.ascontiguousarray, np.asfortranarray)
+@composite(np.ascontiguousarray)
 def ascontiguousarray(a, dtype=None, *, like=None):
-    """Return `a` with at least one axis. How traced values lie in memory is NumPy's affair."""
-    return array(a, dtype, copy=False if is_traced(a) else None, ndmin=1)
+    """Return `a` with at least one axis; a copy if it does not lie by rows."""
+    return by_rows(array(a, dtype, copy=False if is_traced(a) else None, ndmin=1))
+
+
+@composite(np.asfortranarray)
+def asfortranarray(a, dtype=None, *, like=None):
+    """Return `a` with at least one axis; a copy if it does not lie by columns."""
+    y = array(a, dtype, copy=False if is_traced(a) else None, ndmin=1)
+    return y if plain_of(y).flags.f_contiguous else np.copy(y, order="F")
 
 
 @composite(np.require)

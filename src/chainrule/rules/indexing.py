@@ -14,6 +14,7 @@ from chainrule.engine.rule import composite, constant
 from chainrule.engine.spec import shape_of
 from chainrule.engine.writes import overlaps, rebind, seen_in, write
 from chainrule.errors import InPlaceError, OutArgumentError
+from chainrule.rules.shapes import by_rows, laid_like
 
 # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -25,7 +26,7 @@ def take(a, indices, axis=None, out=None, mode="raise"):
         raise OutArgumentError("numpy.take")
     x = np.ravel(a) if axis is None or not shape_of(a) else a  # NumPy gives a number an axis
     k = 0 if axis is None else normalize_axis_index(axis, x.ndim)
-    return subscript(x, (slice(None),) * k + (_indices(indices, x.shape[k], mode),))
+    return by_rows(subscript(x, (slice(None),) * k + (_indices(indices, x.shape[k], mode),)))
 
 
 def subscript(x, index):
@@ -104,7 +105,7 @@ def sort(a, axis=-1, kind=None, order=None, *, stable=None):
     """Sort; of equal elements the first in `a` comes first."""
     x = np.ravel(a) if axis is None else a
     k = -1 if axis is None else axis
-    return np.take_along_axis(x, np.argsort(value(x), axis=k, kind="stable", order=order), k)
+    return laid_like(np.take_along_axis(x, np.argsort(value(x), axis=k, kind="stable", order=order), k), x)
 
 
 @composite(np.sort_complex)
@@ -125,7 +126,7 @@ def partition(a, kth, axis=-1, kind="introselect", order=None):
     after = np.partition(before, kth=value(kth), axis=k, kind=kind, order=order)
     rank = np.argsort(np.argsort(after, axis=k, kind="stable"), axis=k)  # argpartition may leave another order
     where = np.take_along_axis(np.argsort(before, axis=k, kind="stable"), rank, k)
-    return np.take_along_axis(x, where, k)
+    return laid_like(np.take_along_axis(x, where, k), x)
 
 
 # -- writing ---------------------------------------------------------------------------------------------------

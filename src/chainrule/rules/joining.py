@@ -11,6 +11,7 @@ from chainrule.engine.indexing import put
 from chainrule.engine.rule import composite, linear
 from chainrule.engine.spec import cast_to, shape_of, spread_to
 from chainrule.rules.creation import joined
+from chainrule.rules.shapes import laid_like
 
 
 def concatenate_back(ybar, y, xs, axis=0, dtype=None, casting="same_kind"):
@@ -194,10 +195,10 @@ def delete(arr, obj, axis=None):
     kept = np.delete(np.arange(x.shape[k]), obj)
     before, ends = (slice(None),) * k, np.flatnonzero(np.diff(kept) != 1)
     if not kept.size or ends.size > FEW:
-        return x[(*before, kept)]
+        return laid_like(x[(*before, kept)], x)
     starts, stops = np.append(0, ends + 1), np.append(ends, kept.size - 1)
     pieces = [x[(*before, slice(a, b + 1))] for a, b in zip(kept[starts].tolist(), kept[stops].tolist(), strict=True)]
-    return np.concatenate(pieces, axis=k)  # which keeps no table of places
+    return laid_like(np.concatenate(pieces, axis=k), x)  # which keeps no table of places
 
 
 @composite(np.insert)
@@ -245,9 +246,13 @@ def _widths(pad_width, ndim):
 @composite(np.pad)
 def pad(array, pad_width, mode="constant", **kwargs):
     """Make longer at both ends of each axis."""
-    x = array
-    if not shape_of(x):  # a number has no ends
-        return np.copy(x)
+    if not shape_of(array):  # a number has no ends
+        return np.copy(array)
+    return laid_like(_padded(array, pad_width, mode, kwargs), array)
+
+
+def _padded(x, pad_width, mode, kwargs):
+    """Return `x` made longer."""
     widths = _widths(pad_width, len(shape_of(x)))
     if callable(mode):
         return _pad_by(mode, _pad_constant(x, widths, 0), widths, kwargs)

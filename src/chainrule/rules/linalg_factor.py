@@ -16,6 +16,7 @@ from chainrule.engine.spec import primitive
 from chainrule.errors import UnsupportedArgumentError
 from chainrule.rules.matrices import diagonal, hermitian, mH, on_diagonal, real, refuse_choice, skew, unused
 from chainrule.rules.products import conj
+from chainrule.rules.shapes import by_rows
 
 # -- Cholesky ----------------------------------------------------------------------------------------------------------
 
@@ -52,7 +53,7 @@ rule(cholesky, jvp=cholesky_jvp, vjp=cholesky_vjp)  # A = L L^H
 @composite(np.linalg.cholesky)
 def numpy_cholesky(a, /, *, upper=False):
     """The upper factor is the lower one, transposed and conjugated."""
-    return mH(cholesky(a)) if upper else cholesky(a)
+    return by_rows(mH(cholesky(a))) if upper else cholesky(a)
 
 
 # -- QR ----------------------------------------------------------------------------------------------------------------

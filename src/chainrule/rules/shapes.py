@@ -7,7 +7,7 @@ is an entry of the argument; the hot ones give their adjoint by hand. Functions 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from chainrule.engine.boxed import Boxed, value
+from chainrule.engine.boxed import Boxed, all_values, value
 from chainrule.engine.indexing import put, scatter
 from chainrule.engine.rule import RULES, composite, gather, linear, make_binder, quick
 from chainrule.engine.spec import cast_to, primitive, shape_of, spread_to, sum_to
@@ -18,6 +18,33 @@ from chainrule.errors import UnsupportedArgumentError
 def flatten(x, order="C"):
     """Return a flat copy of `x`: ndarray's method."""
     return np.array(x).flatten(order)
+
+
+# -- how results lie in memory -----------------------------------------------------------------------------------
+#
+# On that it depends whether np.ravel and reshape give a view of a result, by which it can be written to, or a copy.
+
+
+def plain_of(x):
+    """Return the plain value of `x`; of a batch that of one run."""
+    rank, x = len(shape_of(x)), all_values(x)
+    while x.ndim > rank and len(x):
+        x = x[0]
+    return x
+
+
+def by_rows(y):
+    """Return `y`, or a copy, with its elements row by row."""
+    if len(shape_of(y)) < 2 or plain_of(y).flags.c_contiguous:
+        return y
+    return np.copy(y, order="C")
+
+
+def laid_like(y, x):
+    """Return `y`, or a copy, with its elements column by column if those of `x` are."""
+    if len(shape_of(y)) < 2 or plain_of(y).flags.f_contiguous or not plain_of(x).flags.fnc:
+        return y
+    return np.copy(y, order="F")
 
 
 # -- the same elements in another shape or order ---------------------------------------------------------------
