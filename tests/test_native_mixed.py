@@ -192,3 +192,13 @@ def test_memory_that_rounds_kept_lasts_until_they_are_taken_off():
     ends = ends_of([made, forward, other, taken], [z], lambda v: v)
     assert y in ends[3]
     assert not any(y in roots for i, roots in ends.items() if i != 3)
+
+
+def test_a_number_out_of_a_product_of_long_vectors():
+    x = np.linspace(0.1, 1.0, 300)
+
+    def f(x):
+        return np.tanh(x * (x @ x) - x[7] * x)
+
+    program = recorded(f, x)
+    alike(mixed.build(program).run([x]), interpret(program, [x]))

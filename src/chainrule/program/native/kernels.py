@@ -142,7 +142,7 @@ class Arrays(Straight):
     def operand(self, x):
         """Return what a nest reads as nests hold it."""
         held = self.values.get(x)
-        if held.__class__ is Memory:
+        if held.__class__ is Memory and held.shape:
             return self.local(held)
         held = self.lanes(x)
         if held.shape == ():
