@@ -1,4 +1,4 @@
-"""Results lie in memory as NumPy's do: on that it depends whether a flat array is a view, by which they are written to."""
+"""Results lie in memory as NumPy's do, so that flat views of them, which are written to, are views, or copies."""
 
 import numpy as np
 import pytest

@@ -48,6 +48,10 @@ class Comparison(Case):
         if self.plain[0] is None:
             self.leave("no plain run")
             return self.findings
+        for k in (1, 2):  # the program was written to be accepted at the first
+            if self.plain[k] is not None and self.refused(k):
+                self.plain[k] = None
+                self.leave("refused at a point elsewhere")
         for self.where in (0, 1):
             if self.plain[self.where] is None or not self.shaped(self.where):
                 self.spare("a point elsewhere where the program fails, or gives other shapes")
@@ -90,6 +94,17 @@ class Comparison(Case):
             if not np.array_equal(a, b):
                 self.findings.append(Finding(name, self.where, "an argument was changed"))
                 return
+
+    def refused(self, k):
+        """Tell whether both modes refuse the way that the program takes at a point."""
+        args = self.points[k]
+        for run in (lambda: jvp(self.f, tuple(copied(args)), tuple(self.vs)), lambda: vjp(self.f, *copied(args))):
+            try:
+                run()
+            except REFUSALS:
+                continue
+            return False
+        return True
 
     def forward_and_reverse(self):
         """Compare the values of both modes with the plain run, and <w, J v> with <J' w, v>."""
