@@ -30,6 +30,7 @@ METHODS = (
 )
 # fmt: on
 ACTIVE: dict = {}  # thread -> its Guard
+MOST = 1_000_000  # nodes whose places are kept
 LOCK = threading.Lock()
 BEFORE: dict = {}  # what was there before the first block was entered
 
@@ -41,7 +42,11 @@ class Guard:
 
     def __init__(self, infinite, outer):
         self.infinite, self.outer = infinite, outer
-        self.inside = self.passing = self.events = 0  # depth of calls and of backward passes
+        self.inside = self.passing = 0  # depth of calls and of backward passes
+        self.events = splitting.events  # of quotients 0 / 0, for which there is a second run
+        self.pending = None  # what was found where a second run may do better, and what is known of that
+        self.first = None
+        self.second = False
         self.places = {}  # serial of a node -> (place, name of the function)
         self.current = (None, None)  # place and function of the node that a pass is at
         self.users = {}  # node -> the last node whose pass handed a cotangent to it
@@ -63,10 +68,16 @@ class Guard:
         """Run a call, and look at its result."""
         if self.inside:
             return function(*args, **kwargs)
+        if splitting.is_apart():
+            self.second = True
+            return function(*args, **kwargs)
         if self.passing:  # a call of a rule, for a derivative of higher order: its place is that of the rule's call
             y = function(*args, **kwargs)
             self.note(y, *self.current)
             return y
+        if self.second:
+            self.settle()
+        self.events = splitting.events
         self.inside += 1
         try:
             y = function(*args, **kwargs)
@@ -86,14 +97,31 @@ class Guard:
         while isinstance(v, Boxed):
             if hasattr(v, "tangent"):
                 found = self.bad(plain(v.tangent))
-                if found and not any(self.bad(plain(a.tangent)) for a in flat(args) if hasattr(a, "tangent")):
-                    value_is = self.bad(plain(v.data))
-                    if not value_is:
-                        raise NonFiniteError("tangent", found, name, place)
+                before = any(self.bad(plain(a.tangent)) for a in flat(args) if hasattr(a, "tangent"))
+                if found and not before and not self.bad(plain(v.data)):
+                    self.report(NonFiniteError("tangent", found, name, place))
             v = v.data
         found = self.bad(v)
         if found and not (found == "infinite" and any(self.bad(plain(a)) for a in flat(args))):
             raise NonFiniteError("value", found, name, place)
+
+    def report(self, error):
+        """Raise an error, or keep it until it is known whether a second run does better: see `engine.splitting`."""
+        if splitting.is_apart():  # it would be caught there
+            self.pending, self.second = self.first or error, False
+            return
+        if splitting.events == self.events:
+            self.passing = 0
+            raise error
+        if self.pending is None:
+            self.pending, self.second = error, False
+
+    def settle(self):
+        """Raise what was found in a first run, unless the second did better."""
+        error, self.pending, second, self.second = self.pending, None, self.second, False
+        if error is not None and not (second and error.kind == "tangent"):
+            self.passing = 0
+            raise error
 
     def note(self, y, place, name):
         """Note the place and the function of the nodes of a result."""
@@ -101,6 +129,8 @@ class Guard:
             while isinstance(v, Boxed):
                 if isinstance(v.aux, tape.Node):
                     self.places.setdefault(v.aux.serial, (place, name))
+                    if v.aux.rule is tape.SLOT:  # one of several results: the call has a node of its own
+                        self.places.setdefault(v.aux.parents[0].serial, (place, name))
                 v = v.data
 
     # -- the watcher of backward passes --------------------------------------------------------------------------
@@ -116,6 +146,10 @@ class Guard:
 
     def begin(self, bars):
         """Take note that a pass begins."""
+        if not splitting.is_apart():
+            self.settle()
+        elif self.pending is not None and self.pending.kind == "cotangent":
+            self.first, self.pending = self.pending, None  # unless the leaves of this pass say otherwise
         self.passing += 1
         self.events = splitting.events
         self.users = {}
@@ -124,7 +158,10 @@ class Guard:
 
     def leave(self):
         """Take note that a pass is over."""
-        self.passing -= 1
+        self.passing = max(self.passing - 1, 0)
+        self.users = {}
+        if len(self.places) > MOST:
+            self.places = dict(list(self.places.items())[MOST // 2 :])
         if self.outer is not None:
             self.outer.leave()
 
@@ -135,13 +172,12 @@ class Guard:
         if ybar.__class__ is not Slots:
             x = ybar.dense() if ybar.__class__ in LAZY else ybar
             found = self.bad(plain(x)) or self.bad_tangent(x)
-            if found and splitting.events == self.events:  # else there is a second run, with coinciding values apart
+            if found and not (splitting.is_apart() and node.parents):
                 by = self.users.get(node)
                 place, name = self.places.get(by.serial if by is not None else node.serial, (None, None))
                 if name is None:
                     name = tail((by or node).rule.name) if (by or node).rule is not None else "the seed"
-                self.passing = 0
-                raise NonFiniteError("cotangent", found, name, place)
+                self.report(NonFiniteError("cotangent", found, name, place))
         self.current = self.places.get(node.serial, (None, None))
         for p in node.parents:
             if p is not None:
@@ -232,6 +268,9 @@ def remove():
     """Take the checks out again."""
     for name, function in BEFORE["operators"].items():
         setattr(Boxed, name, function)
+    for name, call in list(vars(Boxed).items()):  # methods that were built in the block, of what is in the table
+        if hasattr(call, "checks"):
+            setattr(Boxed, name, call.checks)
     for function, call in list(boxed.CALL.items()):
         boxed.CALL[function] = getattr(call, "checks", call)
     boxed.BUILD[0], boxed.UFUNC_METHOD[0] = BEFORE["build"], BEFORE["method"]
@@ -261,8 +300,9 @@ def debug_nans(*, infinite: bool = True) -> Iterator[None]:
     Notes
     -----
     Looks at each result of transforms (`grad`, `jvp`, ...) and of `Variable`, in this thread; it costs some
-    microseconds for each call, and a pass over each array. What is computed by plain NumPy is not seen, nor are
-    functions that `compile` has compiled before: call them without `compile`.
+    microseconds for each call, and a pass over each array. Where derivatives at repeated eigenvalues are found by a
+    second run, what stays wrong is raised at the end of the block, or at the next transform. What is computed by plain
+    NumPy is not seen, nor are functions that `compile` has compiled before: call them without `compile`.
 
     Examples
     --------
@@ -287,6 +327,7 @@ def debug_nans(*, infinite: bool = True) -> Iterator[None]:
     tape.WATCHERS[thread] = guard
     try:
         yield
+        guard.settle()
     finally:
         if watcher is None:
             tape.WATCHERS.pop(thread, None)
