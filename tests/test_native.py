@@ -22,7 +22,7 @@ pytest.importorskip("llvmlite")
 
 from chainrule.program.native import driver, layout, target
 from chainrule.program.native.builder import Builder, Module, Phi, Value, constant, type_of, with_lanes
-from chainrule.program.native.scalars import MAPS, NotLowered, computes_in, converted
+from chainrule.program.native.scalars import MAPS, NotLowered, computes_in, converted, how_of
 from chainrule.program.native.straight import Straight
 from chainrule.program.native.values import Memory
 
@@ -122,7 +122,7 @@ def run_map(fun, operands, dtype, lanes):
     module = Module()
     b = Builder(module, "f", "void", ["ptr"] * (len(operands) + 1))
     xs = [b.load(with_lanes(k, lanes), a) for k, a in zip(kinds, b.arguments[1:], strict=True)]
-    y = converted(b, MAPS[fun](b, *[converted(b, x, kind) for x in xs]), type_of(dtype))
+    y = converted(b, how_of(fun)(b, *[converted(b, x, kind) for x in xs]), type_of(dtype))
     b.store(y, b.arguments[0])
     b.ret()
     code = target.compiled(module.text(), 1)
@@ -534,3 +534,51 @@ def test_nothing_is_built_without_llvmlite():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "None"
+
+
+SCIPY = ["erf", "erfc", "expit", "log_expit", "logit", "xlogy", "xlog1py", "entr", "rel_entr", "exp2", "exp10", "cbrt",
+         "expm1", "log1p", "ndtr", "exprel"]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", SCIPY)
+def test_special_functions_of_scipy(name, dtype):
+    fun = getattr(pytest.importorskip("scipy.special"), name)
+    with np.errstate(all="ignore"):
+        values = np.array([*FLOATS, 0.4, 0.5001, 0.64, 0.95, 1.05, -5.0]).astype(dtype)
+        xs = [g.ravel().copy() for g in np.meshgrid(*[values] * fun.nin, indexing="ij")]
+        expected = fun(*xs)
+        found = run_map(fun, xs, expected.dtype, 8)
+        rtol = {"float64": 2e-14, "float32": 2e-6}[expected.dtype.name]
+        same = (found == expected) | (abs(found - expected) <= rtol * abs(expected) + np.finfo(dtype).tiny)
+        same |= np.isnan(found) & np.isnan(expected)
+    assert same.all(), [(*[x[~same][:5] for x in xs], found[~same][:5], expected[~same][:5])]
+
+
+def test_long_kernels_let_other_threads_run():
+    def f(x):
+        for _ in range(3000):
+            x = np.sin(x) + 0.5 * x
+        return np.sum(x)
+
+    x = RNG.normal(size=8)
+    run = build(rolled(f, x))
+    ticks, done = [], threading.Event()
+
+    def tick():
+        while not done.is_set():
+            ticks.append(0)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(100)  # nobody is asked to stop
+    thread = threading.Thread(target=tick)
+    try:
+        thread.start()
+        for _ in range(20):
+            run([x])
+        seen = len(ticks)
+    finally:
+        done.set()
+        thread.join()
+        sys.setswitchinterval(before)
+    assert seen > 0

@@ -10,11 +10,26 @@ import numpy as np
 
 from chainrule.program.backend import code_of
 from chainrule.program.ir import PYTHON, GuardFailed, Program
+from chainrule.program.loops.ir import Loop, blocks_of
 from chainrule.program.native.target import Code
 
 FULL, STRANGE, AS_PYTHON = -1, -2, -3
 ROUNDS = 64  # for so many a stack has room at first
-PROTOTYPE = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.py_object, ctypes.c_void_p)
+LONG = 30_000  # kernels that compute more entries than these let other threads run: they take 50 microseconds or so
+HOLDING = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.py_object, ctypes.c_void_p)
+RELEASING = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.py_object, ctypes.c_void_p)  # lets go of the interpreter's lock
+
+
+def work(equations: list) -> int:
+    """Return how many entries equations compute, about."""
+    total = 0
+    for e in equations:
+        if e.__class__ is Loop:
+            inner = max([work(b.equations) for root in e.blocks for b in blocks_of(root)], default=0)
+            total += (e.count or ROUNDS) * inner
+        else:
+            total += sum([s.size for s in e.outputs if s is not None])
+    return total
 
 
 class Frames:
@@ -64,9 +79,10 @@ class Runner:
     def __init__(self, program: Program, writer, code: Code, text: str) -> None:
         self.program, self.code, self.source, self.guards = program, code, text, writer.guards
         self.frames = Frames(writer.words, len(program.outputs), writer.stacks)
+        prototype = RELEASING if work(program.equations) > LONG else HOLDING
         space = {
             "np": np, "empty": np.empty, "pool": self.frames.pool, "new": self.frames.new, "failed": self.failed,
-            "kernel": PROTOTYPE(code.address(writer.name)),
+            "kernel": prototype(code.address(writer.name)),
         }  # fmt: skip
         source = caller(program, writer, space)
         exec(code_of(source, program.name), space)
