@@ -272,6 +272,25 @@ def test_loops_in_loops_fold_from_the_inside_out():
     assert rounds == [3, 3, 3, 3, 30, 30, 30, 30]
 
 
+def walk(x, turns):
+    for turn in turns:
+        if turn:
+            x = np.sin(x) * 2
+        else:
+            x = x - np.exp(-x) / 7
+    return x
+
+
+def test_a_loop_whose_rounds_differ_is_drawn_by_its_lines():
+    turns = tuple(np.random.default_rng(5).integers(2, size=300))
+    data = explain(lambda x: walk(x, turns), 0.4).data()
+    shown = nodes(data["graph"]["svg"])
+    assert len(shown) < 20
+    calls = {words[0].rpartition("  ")[0]: words[0] for _, words in shown.values() if "calls" in words[0]}
+    assert calls["x = np.sin(x) * 2"].endswith(f"  {2 * sum(turns)} calls")
+    assert set(data["graph"]["nodes"]) == {s["id"] for s in data["steps"]}
+
+
 def step(k, op, where, kind="call"):
     return {
         "id": f"v{k}", "kind": kind, "name": f"p[{k}]" if kind == "input" else None, "line": where, "where": where,

@@ -116,6 +116,12 @@ def test_eager_variables_batches_and_second_derivatives():
     assert (error.kind, error.line) == ("cotangent", f.__code__.co_firstlineno)
 
 
+def test_a_compiled_function_is_looked_at_where_its_result_is_not_finite():
+    compiled = cr.compile(cr.grad(root))
+    assert compiled(2.0) == compiled(2.0) == 1.0
+    assert raised(compiled, 1.0).line == ROOT + 2
+
+
 def test_what_is_finite_passes():
     f = lambda x: np.sum(np.where(x > 0, np.sqrt(np.where(x > 0, x, 1.0)), 0.0))
     with cr.debug_nans():

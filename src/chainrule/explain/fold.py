@@ -3,7 +3,7 @@
 A loop shows in the list of steps as a stretch that repeats itself: the same calls, from the same lines, of the same
 shapes. Such a stretch is found by comparing the list with itself, shifted by each possible length of a round. Each call
 of the body then stands for its turns in all rounds; loops in loops fold from the inside out. What is still too much is
-put together by source line, and at last by neighbourhood.
+put together by source line: neighbours first, then all visits to a line, and at last by neighbourhood.
 """
 
 import linecache
@@ -29,11 +29,12 @@ class Group:
     line: int | None = None
     kind: str = "call"
     code: str = ""
+    where: str | None = None  # the user's line as text
 
 
 def fold(steps: list, most: int = MOST) -> list:
     """Return the nodes for `steps` (as ``Explanation.data()["steps"]``) in their order: single steps, or groups."""
-    groups = [Group([s["id"]], line=s["line"], kind=s["kind"]) for s in steps]
+    groups = [Group([s["id"]], line=s["line"], kind=s["kind"], where=s["where"]) for s in steps]
     if len(groups) <= most:
         return groups
     by_id = {s["id"]: s for s in steps}
@@ -43,10 +44,11 @@ def fold(steps: list, most: int = MOST) -> list:
     made = [g for part in rolled([Part([g], signature(by_id[g.steps[0]])) for g in calls]) for g in part.groups]
     for g in made:
         if g.rounds > 1:
-            text = label(g, by_id)
-            g.label = f"{text if len(text) <= WIDE else text[: WIDE - 1] + '…'}  × {g.rounds}"
+            g.label = f"{shortened(label(g, by_id))}  × {g.rounds}"
     if len(head) + len(made) > most:
         made = by_line(made)
+    if len(head) + len(made) > most:
+        made = by_visits(made, by_id)
     if len(head) + len(made) > most:
         made = together(made, max(most - len(head), 10))
     for g in made:
@@ -133,7 +135,8 @@ def one_round(parts, period):
     for column in columns:
         for turns in zip(*[p.groups for p in column], strict=True):
             ids = [i for g in turns for i in g.steps]
-            groups.append(Group(ids, rounds=sum(g.rounds for g in turns), line=turns[0].line))
+            first = turns[0]
+            groups.append(Group(ids, rounds=sum(g.rounds for g in turns), line=first.line, where=first.where))
     if len(groups) > BODY:
         groups = by_line(groups)
     return Part(groups, ("loop", tuple([p.signature for p in parts[:period]])))
@@ -144,10 +147,28 @@ def by_line(groups):
     made = []
     for g in groups:
         last = made[-1] if made else None
-        if last is not None and g.line is not None and (last.line, last.rounds) == (g.line, g.rounds):
-            made[-1] = Group(last.steps + g.steps, "", g.rounds, g.line)
+        if last is not None and g.where is not None and (last.where, last.rounds) == (g.where, g.rounds):
+            made[-1] = Group(last.steps + g.steps, "", g.rounds, g.line, where=g.where)
         else:
             made.append(g)
+    return made
+
+
+def by_visits(groups, by_id):
+    """Put all that one source line did together, over all visits to it: for loops whose rounds differ."""
+    lines = {}
+    for k, g in enumerate(groups):
+        lines.setdefault(g.where or k, []).append(g)
+    made = []
+    for visits in lines.values():
+        first = visits[0]
+        if len(visits) == 1:
+            made.append(first)
+            continue
+        ids = [i for g in visits for i in g.steps]
+        whole = Group(ids, "", sum(g.rounds for g in visits), first.line, where=first.where)
+        whole.label = f"{shortened(label(whole, by_id))}  {len(ids)} calls"
+        made.append(whole)
     return made
 
 
@@ -162,6 +183,11 @@ def together(groups, most):
         where = f"line {lines[0]}" if len(lines) == 1 else f"lines {lines[0]} to {lines[-1]}" if lines else ""
         made.append(Group(ids, f"{where}: {len(ids)} steps" if where else f"{len(ids)} steps", line=part[0].line))
     return made
+
+
+def shortened(text):
+    """Cut a text that is too long for a label."""
+    return text if len(text) <= WIDE else text[: WIDE - 1] + "…"
 
 
 def label(group, by_id):

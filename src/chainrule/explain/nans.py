@@ -301,8 +301,9 @@ def debug_nans(*, infinite: bool = True) -> Iterator[None]:
     -----
     Looks at each result of transforms (`grad`, `jvp`, ...) and of `Variable`, in this thread; it costs some
     microseconds for each call, and a pass over each array. Where derivatives at repeated eigenvalues are found by a
-    second run, what stays wrong is raised at the end of the block, or at the next transform. What is computed by plain
-    NumPy is not seen, nor are functions that `compile` has compiled before: call them without `compile`.
+    second run, what stays wrong is raised at the end of the block, or at the next transform. A compiled
+    function is looked at where its result is not finite: then it is run again, as Python. What is computed by plain
+    NumPy is not seen.
 
     Examples
     --------
