@@ -178,10 +178,10 @@ def path(p, names):
     local = None
     if p.local is not None:
         local = text(p.local)
-    elif p.diagonal is not None:
-        local = f"diagonal {text(p.diagonal)}"
-    else:
+    elif p.text is not None or p.diagonal is None:
         local = p.text
+    else:
+        local = f"diagonal {text(p.diagonal)}"
     upstream = "" if p.upstream is None else text(p.upstream)
     first = p.step.partition(", ")[0] if p.step.partition(", ")[0] in names else p.step
     return {

@@ -207,7 +207,7 @@ def path_lines(row, digits, numbers):
             pass
         elif p.local is not None and np.isfinite(p.local):
             text += f" = {notation.number(p.upstream, digits)} · {signed(p.local, digits)}"
-        elif p.local is None and p.text and p.diagonal is None:
+        elif p.local is None and p.text:
             text += f" = {p.text.replace('ȳ', barred(p.step))}"
         elif several or p.local is not None:
             text += f" = {shorten(cell(p.contribution, min(digits, 4)), 30)}"
