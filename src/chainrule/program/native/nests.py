@@ -51,6 +51,8 @@ from chainrule.program.native.nests_walk import (
 from chainrule.program.native.values import MOST_ENTRIES
 
 NEAR = 64  # loops of lengths that differ by no more may be one
+LONG = 60  # values of a round that are written in the order of the plan
+MOST_TRIED = 2000  # equations that are planned anew in other modes
 WAITING = 400  # equations that may wait for a cluster before it is closed
 ALONE = "alone"
 MODES = ("flat", 7, 32)  # taken as one row; or how many entries per round are unrolled at most
@@ -135,10 +137,11 @@ class Growing:
         self.is_memory = is_memory
         self.members, self.late, self.makers = [], set(), {}
         self.mode, self.plan, self.loops = None, None, ()
+        self.full, self.trials = False, 0
 
     def takes(self, e) -> bool:
         """Let an equation join if it can; tell whether it did."""
-        if not joins(e, self.is_memory):
+        if self.full or not joins(e, self.is_memory):
             return False
         start = 0 if self.mode is None else MODES.index(self.mode)
         for mode in MODES[start:]:
@@ -148,12 +151,16 @@ class Growing:
             else:
                 if mode == "flat" and not flat_first(e):
                     continue
+                if len(self.members) * self.trials > MOST_TRIED:  # a plan in another mode begins anew
+                    return False
+                self.trials += 1
                 plan, loops, makers, late, rest = None, (), {}, set(), [*self.members, e]
             try:
                 for m in rest:
                     plan, loops = self.add(m, mode, plan, loops, makers, late)
             except Unfit:
                 if mode == self.mode:
+                    self.full = plan.count > MOST_VALUES
                     makers.pop(e.output, None)
                     late.discard(e.output)
                 continue
@@ -479,6 +486,8 @@ def written(b, cluster, mode, values, memory):
     # of a single write at an integer the loop has one round
     emit = Emit(b, inner, values, once, mode == "flat", loops or (1,), plan.cuts or [set()], lanes_for(cluster))
     emit.size = plan.count
+    if plan.count > LONG:
+        emit.order = plan.order
     made = []
     for m, axes, _, is_late in found:
         added = adds_at(m) if is_late else None

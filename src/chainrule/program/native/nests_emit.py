@@ -53,6 +53,7 @@ class Emit(Walk):
         self.lanes, self.live = lanes, lanes  # of the vector at hand; how many of them count
         self.spilled, self.views, self.singles = {}, {}, {}
         self.bad = None
+        self.order = []  # entries in an order in which they can be written, if there are many
         self.size = 0  # how many values a round has
         self.updates = []  # what a round writes and the next one reads: accumulators
 
@@ -590,12 +591,24 @@ class Emit(Walk):
         for index in indices:
             self.index[-1] = index
             self.code[-1], self.env[-1], self.updates = [], {}, []
+            self.prepare()
             self.body()
             codes.append(self.code[-1])
             updates += self.updates
         for lines in itertools.zip_longest(*codes):
             self.b.lines += [line for line in lines if line is not None]
         self.b.lines += updates
+
+    def prepare(self):
+        """Write the values of a long round in the order in which they were planned, so that none asks for many."""
+        for s, position, ranges in self.order:
+            inside = True
+            for p in position:
+                if p.__class__ is At:
+                    low, high = self.ranges[p.loop]
+                    inside = inside and ranges[p.loop][0] <= low and high <= ranges[p.loop][1]
+            if inside:
+                self.value(s, position)
 
     def inner(self, low, high):
         """Write a piece of the innermost loop: vectors, and the rest."""

@@ -23,7 +23,7 @@ from chainrule.program.native.builder import type_of
 from chainrule.program.native.scalars import MATHEMATICS, NotLowered, computes_in, how_of
 from chainrule.program.native.values import is_integer
 
-MOST_VALUES = 4000  # values that the body of a nest may have
+MOST_VALUES = 2000  # values that the body of a nest may have
 MOST_SEGMENTS = 9  # pieces that a loop may be cut into
 MOST_ADDED = 64  # entries that are added up without a loop
 FOLDS = {np.sum: np.add, np.mean: np.add, np.prod: np.multiply, np.max: np.maximum, np.min: np.minimum,
@@ -33,6 +33,10 @@ WIDE = {"bool": "i1"}
 
 class Unfit(Exception):
     """There is no nest of this kind for an equation."""
+
+
+class Need(Exception):
+    """An entry must be planned before the one at hand."""
 
 
 class At(NamedTuple):
@@ -664,26 +668,54 @@ class Plan(Walk):
         self.cuts = [set() for _ in loops]
         self.known, self.outside, self.count = set(), set(), 0
         self.shifts = {}
+        self.waiting, self.order = [], []
 
     def value(self, s, position):
-        """Note an entry; None stands for its value."""
-        key = s, position, *[self.ranges[p.loop] for p in position if p.__class__ is At]
+        """Note an entry; None stands for its value.
+
+        Entries that it needs come first, from a list of what waits: chains are longer than Python's stack is deep.
+        """
+        key = s, position, tuple(self.ranges)
         if key in self.known:
             return
+        if self.waiting:
+            self.waiting.append(key)
+            raise Need
+        self.waiting.append(key)
+        try:
+            while self.waiting:
+                self.look(self.waiting[-1])
+        finally:
+            self.waiting.clear()
+            self.ranges[:] = key[2]
+
+    def look(self, key):
+        """Look at what waits last: it is done, or another entry waits after it."""
+        s, position, ranges = key
+        if s in self.makers:
+            self.ranges[:] = ranges
+            try:
+                self.visit(s, position)
+            except Need:
+                return
+        self.waiting.pop()
+        self.note(s, position)
         self.known.add(key)
+        self.order.append(key)
+
+    def note(self, s, position):
+        """Count an entry."""
         self.count += 1
         if self.count > MOST_VALUES:
             raise Unfit("too long")
         e = self.makers.get(s)
         if e is None:
             self.outside.add(s)
-            return
-        if function_of(e) in MATHEMATICS or function_of(e) is np.power:
+        elif function_of(e) in MATHEMATICS or function_of(e) is np.power:
             seen = self.shifts.setdefault(s, set())
             seen.add(tuple([p for p in position if p.__class__ is At]))
             if len(seen) > 1:
                 raise Unfit("computed twice")
-        self.visit(s, position)
 
     def undecided(self, tests, yes, no):
         """Note the cuts, and both ways."""
