@@ -2,8 +2,9 @@
 
 Calls of NumPy are ready at once. Machine code takes some milliseconds for each equation to make, and runs several times
 faster. Under ``backend="auto"`` it is made in the call in which a program has run for as long as making the code will
-take, by an estimate (`price`), or for a twentieth of a second. So a program that is run a few times is never translated,
-and one that is run often loses little. Nothing else enters into the choice, and results differ by rounding only.
+take, by an estimate (`price`), or for a twentieth of a second. So a program that is run a few times is never
+translated, and one that is run often loses little. Nothing else enters into the choice, and results differ by rounding
+only.
 """
 
 import functools
