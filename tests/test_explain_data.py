@@ -193,6 +193,28 @@ def test_a_markdown_table_has_as_many_cells_in_each_row():
 EVIL = ["<script>alert(1)</script>", "a&b", '"|`*\\', "\n", "</table>", "]]>"]
 
 
+def test_a_title_that_looks_like_markup_is_text():
+    svg = explain(lambda x: x * 2, 3.0, title='<b>a & b</b> \\N "c"').graph()
+    titles = [a.getAttribute("xlink:title") for a in xml.dom.minidom.parseString(svg).getElementsByTagName("a")]
+    assert titles[0] == '<b>a & b</b> \\N "c"'
+
+
+def test_lines_of_other_files_are_told_with_their_file(tmp_path, monkeypatch):
+    (tmp_path / "helper_of_a_test.py").write_text("def double(x):\n    return x * 2\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import helper_of_a_test
+
+    def f(x):
+        y = helper_of_a_test.double(x)
+        return y + 1
+
+    e = explain(f, 3.0)
+    lines = {s["op"]: (s["line"], s["where"]) for s in e.data()["steps"]}
+    assert lines["numpy.multiply"] == (None, "helper_of_a_test.py:2 in double")
+    assert lines["numpy.add"][0] == f.__code__.co_firstlineno + 2
+    assert "helper_of_a_test.py:2" in e.table(format="markdown").replace("\\", "")
+
+
 @pytest.mark.parametrize("name", EVIL)
 def test_names_from_the_user_are_text(name):
     e = explain(lambda p: p[name] * 2, {name: 3.0})

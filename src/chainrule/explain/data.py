@@ -17,6 +17,7 @@ from chainrule.transforms import value_and_grad
 DIGITS = 6
 FEW = 6  # entries of an array that are written out
 MOST_LINES = 400  # of the user's source
+MOST_WRITTEN = 5000  # steps of a function whose gradient is written as source
 
 
 def data(explanation, graph: bool = True, files: bool = False, flat: bool = True) -> dict:
@@ -46,9 +47,11 @@ def data(explanation, graph: bool = True, files: bool = False, flat: bool = True
     }
     if graph:
         made["graph"] = picture(made)
-    if not files:  # they are paths of this machine
+    if not files:  # they are paths of this machine; lines of other files than the function's are told by `where`
+        own = file_of(run.f)
         for step in steps:
-            del step["file"]
+            if step.pop("file") not in (None, own) and own is not None:
+                step["line"] = None
     return made
 
 
@@ -190,6 +193,14 @@ def path(p, names):
     }  # fmt: skip
 
 
+def file_of(f):
+    """Return the path of the file that a function stands in; None if it is not known."""
+    try:
+        return inspect.getsourcefile(inspect.unwrap(f))
+    except TypeError:
+        return None
+
+
 def source(f, trace):
     """Return the user's source: the lines of the function, and those of its file that its steps stand on."""
     try:
@@ -212,9 +223,9 @@ def source(f, trace):
 def flat_source(run, steps):
     """Return the source of value and gradient, and for each of its lines the step that it belongs to.
 
-    None if the result is no scalar, or the function can't be written as source.
+    None if the result is no scalar, the steps are too many, or the function can't be written as source.
     """
-    if len(run.results) != 1 or run.results[0][2] != ():
+    if len(steps) > MOST_WRITTEN or len(run.results) != 1 or run.results[0][2] != ():
         return None
     try:
         with np.errstate(all="ignore"):

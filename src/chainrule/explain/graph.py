@@ -206,5 +206,5 @@ def printable(text):
 
 
 def plain(text):
-    """Return a tooltip: Graphviz reads backslashes in it."""
-    return printable(text).replace("\\", "\\\\")
+    """Return a tooltip: Graphviz reads backslashes and entities in it, and text between < and > as markup."""
+    return html.escape(printable(text), quote=False).replace("\\", "\\\\")

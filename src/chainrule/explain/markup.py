@@ -64,7 +64,7 @@ def wide_tables(data: dict, mode: str = "both") -> list[Wide]:
 
 def about(step):
     """Return the first cells of a row."""
-    line = "" if step["line"] is None else str(step["line"])
+    line = (step["where"] or "").partition(" in ")[0] if step["line"] is None else str(step["line"])
     gate = step["gate"] + (f", copy × {step['uses']}" if step["uses"] > 1 else "")
     return step["id"], step["name"] or "", line, step["text"], gate
 
