@@ -382,6 +382,18 @@ def test_shifted_slices_are_one_pass(n):
     compare(lambda x: np.sum((x[::-1] * x[::2].sum()) ** 2), x, prepare=gradients)
 
 
+def test_chains_longer_than_the_stack_is_deep():
+    x = np.random.default_rng(29).uniform(0.1, 0.5, 150)
+
+    def f(x):
+        y = x
+        for k in range(1200):
+            y = y * x - 0.1 * k if k % 2 else y * 0.5 + x
+        return np.sum(y)
+
+    compare(f, x, count=2)
+
+
 def test_rows_with_few_columns_are_one_pass():
     r = np.random.default_rng(9)
     x, y = r.normal(size=(2, 203, 3))
