@@ -288,3 +288,10 @@ def test_a_gradient_in_a_python_number_is_one_in_every_mode():
     for y, bar in zip(f(*args), ([1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]), strict=True):
         seeds = [np.asarray(b * np.ones(np.shape(v)), np.asarray(v).dtype) for b, v in zip(bar, f(*args), strict=True)]
         assert type(cr.vjp(f, *args)[1](tuple(seeds))[0]) is float, y
+
+
+def test_the_cotangent_of_an_array_without_axes_is_no_python_number():
+    f = cr.checkpoint(lambda t: np.sum(np.resize(t, (3,))) * t)  # 3 t^2, by way of reshape
+    slope = cr.grad(f)
+    assert cr.vjp(slope, 2.0)[1](1.0) == (6.0,)
+    assert cr.grad(cr.checkpoint(slope))(2.0) == 6.0

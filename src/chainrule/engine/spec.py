@@ -153,7 +153,7 @@ def fit(xbar, spec):
             return real_part(xbar)
         return xbar
     have = getattr(xbar, "dtype", None)
-    if have is dtype or have == dtype:
+    if have is dtype or (have is not None and have == dtype):  # None equals the dtype of floats
         return xbar
     return cast_to(xbar, dtype)
 
