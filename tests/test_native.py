@@ -582,3 +582,38 @@ def test_long_kernels_let_other_threads_run():
         thread.join()
         sys.setswitchinterval(before)
     assert seen > 0
+
+
+def of_any(f, *points):
+    """Check a function of arrays of any dtype."""
+    must(optimise(trace(f, points, {}, [True] * len(points))[0]), points)
+
+
+def test_arrays_of_integers_and_truth_values():
+    n, flags, x = np.arange(-3, 4), np.arange(7) % 2 == 0, RNG.normal(size=7)
+    of_any(lambda n, x: (n * 2 + 1, n // 2, n % 3, np.sum(n), n * x, n > 0, np.max(n)), n, x)
+    of_any(lambda n, x: (~n, n & 6, n | 1, n ^ 3, np.cumsum(n), np.argmin(n), np.abs(n)), n, x)
+    of_any(lambda f, x: (f & (x > 0), ~f, np.sum(f), np.where(f, x, 0), np.any(f), np.all(f), f * x), flags, x)
+
+
+def test_subscripts_that_are_integers_of_the_program():
+    x = RNG.normal(size=(5, 3))
+
+    def f(x, n):
+        k = n[0]
+        y = np.zeros((5, 3), like=x)
+        y[k] = np.sin(x[k])
+        y[1, n[1]] += x[n[1] * 1, 0]
+        return y * 2, x[k, ::-1], y[k, 0]
+
+    program = optimise(trace(f, (x, np.array([2, 1])), {}, [True, True])[0])
+    run = must(program, (x, np.array([2, 1])))
+    for n in ([0, 0], [-1, -3], [-5, 2], [4, 1]):
+        try:
+            compare(run((x, np.array(n))), interpret(program, (x, np.array(n))), 1e-14)
+        except GuardFailed:  # the answer was a value that Python needed
+            assert program.guards
+    if not program.guards:
+        for n in ([5, 0], [-6, 0], [0, 3], [0, -6]):
+            with pytest.raises(ArithmeticError):
+                run((x, np.array(n)))

@@ -116,7 +116,7 @@ class Runner:
         if result == STRANGE:
             return self.run([np.array(x, order="C") if x.__class__ is np.ndarray else x for x in points])
         if result == AS_PYTHON:
-            raise ArithmeticError("a number can't be divided by zero, or has no such power")
+            raise ArithmeticError("Python raises an exception for these numbers: of a division, a power or a subscript")
         raise GuardFailed(self.guards[result - 1])
 
 

@@ -6,13 +6,14 @@ have the type that is computed in. What is written follows NumPy's rules for NaN
 """
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from chainrule.engine.spec import real_part
-from chainrule.program.backend.numbers import OPERATORS
+from chainrule.program.backend import numbers
 from chainrule.program.native import target
 from chainrule.program.native.builder import Builder, Value, constant, element_of, lanes_of, splat, type_of, with_lanes
 from chainrule.program.native.values import is_integer
@@ -20,6 +21,7 @@ from chainrule.rules.elementwise import fraction, one_minus_square, over_length,
 from chainrule.rules.gates import bell, relu, sigmoid
 from chainrule.settings import config
 
+OPERATORS = numbers.OPERATORS | {operator.floordiv: np.floor_divide, operator.mod: np.remainder}
 FLOATS = frozenset({"double", "float"})
 
 

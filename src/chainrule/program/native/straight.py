@@ -11,13 +11,12 @@ import math
 import numpy as np
 
 from chainrule.engine.spec import cast_to, choose
-from chainrule.program.backend.numbers import OPERATORS
 from chainrule.program.ir import PYTHON, Equation, Guard, Program, Symbol
 from chainrule.program.loops.ir import Loop, Pop
 from chainrule.program.native import lanes, layout, moves, reductions, rounds, scalars, target
 from chainrule.program.native.builder import Builder, Module, Value, constant, element_of, lanes_of, type_of
 from chainrule.program.native.lanes import Lanes, entries_of, packed, single
-from chainrule.program.native.scalars import NotLowered, computes_in, converted, how_of, literal
+from chainrule.program.native.scalars import OPERATORS, NotLowered, computes_in, converted, how_of, literal
 from chainrule.program.native.values import Memory
 from chainrule.rules.choices import replaced
 from chainrule.rules.scalars import number
@@ -160,7 +159,7 @@ class Straight:
         b, wrong = self.b, None
         for n, s in enumerate(self.inputs):
             kind = type_of(s.dtype)
-            if kind is None or s.dtype is int or not np.dtype(s.dtype).isnative:
+            if kind is None or s.dtype is int or s.dtype is bool or not np.dtype(s.dtype).isnative:
                 continue  # not lowered where it is read
             item = self.item(n)
             if s.shape == ():
