@@ -440,3 +440,49 @@ def test_whatever_can_be_traced_is_explained_in_every_form(f, x, gradient):
     assert all(p["from"] in order for paths in data["backward"][0]["paths"].values() for p in paths)
     assert e.cost(repeat=1).total.calls[0] > 0
     assert "Reverse mode" in e._repr_html_()
+
+
+# -- arguments that are no inputs ----------------------------------------------------------------------------
+
+
+def cross_entropy(w, x, labels):
+    z = x @ w
+    return -np.mean((z - np.log(np.sum(np.exp(z), axis=1, keepdims=True)))[np.arange(len(labels)), labels])
+
+
+def power(x, n):
+    y = x
+    for _ in range(n - 1):
+        y = y * x
+    return y
+
+
+def test_arrays_of_integers_are_constants():
+    rng = np.random.default_rng(2)
+    w, x, labels = rng.normal(size=(4, 3)), rng.normal(size=(5, 4)), np.array([0, 2, 1, 1, 0])
+    e = explain(cross_entropy, w, x, labels)
+    z = np.exp(x @ w)
+    expected = x.T @ (z / z.sum(1, keepdims=True) - np.eye(3)[labels]) / 5
+    np.testing.assert_allclose(e.derivatives["cross_entropy", "w"], expected, rtol=1e-10)
+    assert {name for _, name in e.derivatives} == {"w", "x"}
+    assert e.data()["flat"] is not None
+    assert e.cost(repeat=1).total.calls[1] > 0
+    assert [a.name for a in cr.why_zero(cross_entropy, w, x, labels)] == ["w", "x"]
+
+
+def test_ints_stay_ints_where_the_function_needs_them():
+    e = explain(power, 2.0, 4)
+    assert e.derivatives == {("power", "x"): 32.0}
+    assert explain(lambda x, k: x[k] ** 2, V, 1).derivatives["f", "x"].tolist() == [0.0, 4.0, 0.0]
+    assert explain(lambda x, y: x * y, 2, 3).derivatives == {("f", "x"): 3.0, ("f", "y"): 2.0}
+    with pytest.raises(TypeError, match="integer"):
+        explain(power, 2.0, 4.0)
+
+
+def test_options_are_constants():
+    f = lambda x, way, flag=None: np.sum(x * 2) if way == "double" and flag is None else x
+    assert explain(f, 3.0, "double", None).derivatives == {("f", "x"): 2.0}
+
+
+def test_integers_alone_are_taken_as_floats():
+    assert explain(lambda x: np.sum(x * x), np.array([1, 2])).derivatives["f", "x"].tolist() == [2.0, 4.0]

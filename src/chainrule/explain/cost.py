@@ -76,13 +76,14 @@ def cost(explanation, repeat: int = 3) -> Cost:
     """Return the cost of an explanation's function and of its gradient (of the sum of its results)."""
     run = explanation.run
 
-    def both(*args):
-        y, pullback = vjp(run.f, *args)
+    f, points = run.arguments.closed(run.f)
+
+    def both(*xs):
+        y, pullback = vjp(f, *xs)
         return y, pullback(tree.tree_map(lambda v: ones_of(value(v)), y))
 
     with np.errstate(all="ignore"):
-        program = run_recorded(both, run.args, {}, kind=Noting, through=True).program
-    points = [x for x in tree.flatten(list(run.args))[0] if np.asarray(x).dtype.kind == "f"]
+        program = run_recorded(both, points, {}, kind=Noting, through=True).program
     best = None
     for _ in range(repeat):
         measured = measure(program, points)

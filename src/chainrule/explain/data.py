@@ -229,8 +229,9 @@ def flat_source(run, steps):
         return None
     try:
         with np.errstate(all="ignore"):
-            written = written_flat(value_and_grad(run.f, argnums=tuple(range(len(run.args)))))(*run.args).source
-    except (ChainruleError, ValueError, TypeError, SyntaxError):
+            gradient = value_and_grad(run.f, argnums=run.arguments.places)
+            written = written_flat(gradient)(*run.arguments.values).source
+    except (ChainruleError, ValueError, TypeError, IndexError, SyntaxError):
         return None
     lines = written.rstrip("\n").split("\n")
     return {"lines": lines, "of": steps_of_lines(lines, steps)}

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from chainrule.explain import notation
+from chainrule.explain.arguments import argument_names
 from chainrule.explain.layout import length, pad
 from chainrule.explain.spying import Spy
 from chainrule.transforms import jacobian as jacobian_of
@@ -126,8 +127,6 @@ def jacobian(f: Callable, *args: Any, argnum: int = 0, layout: str = "numerator"
     >>> view.switched().matrix.shape
     (3, 2)
     """
-    from chainrule.explain.making import argument_names
-
     if layout not in LAYOUTS:
         raise ValueError(f'layout must be "numerator" or "denominator", not {layout!r}')
     name = name_of(f) if name_of(f) != "<lambda>" else "f"

@@ -1,6 +1,5 @@
 """`explain`: run a function once, write down its steps, and put their derivatives beside them."""
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,13 +10,14 @@ from chainrule import tree
 from chainrule.engine.boxed import value
 from chainrule.engine.spec import shape_of
 from chainrule.errors import NotDifferentiableError, ShapeError
+from chainrule.explain.arguments import Arguments, taken
 from chainrule.explain.explanation import Explanation, check_mode
 from chainrule.explain.table import Trace
 from chainrule.program.flat import captured_names
 from chainrule.program.ir import Symbol
 from chainrule.program.passes.smooth import smooth
 from chainrule.program.record import record
-from chainrule.transforms.common import name_of, points, settle
+from chainrule.transforms.common import name_of, settle
 
 FEW = 4  # passes that a table is worth where the other mode does with fewer
 MANY = 16  # passes that are shown at all
@@ -34,7 +34,8 @@ def explain(f: Callable, *args: Any, mode: str = "both", title: str | None = Non
     f : callable
         Takes floats, arrays, or containers of these, and returns the same.
     *args
-        Where to evaluate. Ints are taken as floats.
+        Where to evaluate. Ints are taken as floats, unless `f` needs them as ints (as in ``range(n)``); arrays of
+        integers and bools, strings, bools and None are constants.
     mode : {"both", "forward", "reverse"}
         Forward mode takes a pass for each entry of the inputs, reverse mode one for each entry of the output. With
         "both" a mode that needs many passes is left out where the other needs few, and a note says so; where both need
@@ -71,16 +72,10 @@ def explain(f: Callable, *args: Any, mode: str = "both", title: str | None = Non
     v̇ is the tangent of a step: the derivative of that step in an input.
     """
     check_mode(mode)
-    names = argument_names(f, args)
     function = name_of(f)
     function = "f" if function == "<lambda>" else function
-    floats, labels = [], []
-    for k, (name, x) in enumerate(zip(names, args, strict=True)):
-        leaves, structure = points(x, f"argument {k} of {function}")
-        leaves = [value(v) for v in leaves]
-        labels += [name + path for path in tree.paths(x)] if structure is not None else [name]
-        floats.append(tree.unflatten(structure, leaves))
-    recorded = record(f, values=True)(*floats)
+    found, recorded = taken(f, args, record(f, values=True))
+    labels = list(found.labels)
     program = smooth(recorded)
     for symbol, given in captured_names(f, program).items():
         symbol.hint = given
@@ -120,8 +115,8 @@ def explain(f: Callable, *args: Any, mode: str = "both", title: str | None = Non
             else:
                 d = gradient_from(table, trace, symbol, i, [j for j, t in enumerate(directions) if t[1] == k], x)
             derivatives[y, label] = d if i is ... else settle(d, x)
-    title = title or f"{function}({', '.join(names)})"
-    run = Run(f, tuple(floats), function, recorded, trace, tuple(results))
+    title = title or f"{function}({', '.join(found.names)})"
+    run = Run(f, found, function, recorded, trace, tuple(results))
     return Explanation(title, inputs, outputs, derivatives, table, tables, program.constants, tuple(notes), run)
 
 
@@ -129,13 +124,13 @@ def explain(f: Callable, *args: Any, mode: str = "both", title: str | None = Non
 class Run:
     """What an explanation is made of.
 
-    `f` and its arguments `args`; its `name`; the `recorded` program, with what has no derivative; the `trace` of what
+    `f` and its `arguments`; its `name`; the `recorded` program, with what has no derivative; the `trace` of what
     has one; and the `results`, triples (name, symbol or constant, index of the entry, None for the sum of
     all, or ``...`` for all of them).
     """
 
     f: Callable
-    args: tuple
+    arguments: Arguments
     name: str
     recorded: Any
     trace: Any
@@ -162,25 +157,6 @@ def gradient_from(table, trace, symbol, i, columns, x):
     else:
         parts = [0.0] * len(columns)
     return np.array(parts).reshape(x.shape) if shape_of(x) else parts[0]
-
-
-def argument_names(f, args):
-    """Return a name for each positional argument, as the function's signature has it."""
-    try:
-        parameters = list(inspect.signature(f).parameters.values())
-    except (TypeError, ValueError):
-        return [f"x{k}" for k in range(len(args))]
-    names = []
-    for p in parameters:
-        if p.kind is p.VAR_POSITIONAL:
-            names += [f"{p.name}[{k}]" for k in range(len(args) - len(names))]
-        elif p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
-            names.append(p.name)
-    if not args or len(names) < len(args):
-        inspect.signature(f).bind(*args)  # raises as the call would
-    if not args:
-        raise TypeError(f"explain needs a point: call explain({name_of(f)}, x, ...)")
-    return names[: len(args)]
 
 
 def entries(name, x):

@@ -11,16 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from chainrule import tree
-from chainrule.engine.boxed import value
 from chainrule.explain import notation
+from chainrule.explain.arguments import taken
 from chainrule.explain.faults import COMPARED, described
-from chainrule.explain.making import argument_names
 from chainrule.explain.table import Trace, dense
 from chainrule.program.ir import Guard, Symbol
 from chainrule.program.passes.smooth import smooth
 from chainrule.program.record import record
-from chainrule.transforms.common import name_of, points
 
 
 @dataclass(frozen=True)
@@ -103,22 +100,17 @@ def why_zero(f: Callable, *args: Any) -> Answers:
     the gradient in x is zero:
       ...:2 in f: floor(x): floor has no derivative, or zero
     """
-    names, floats, labels = argument_names(f, args), [], []
-    for k, (name, x) in enumerate(zip(names, args, strict=True)):
-        leaves, structure = points(x, f"argument {k} of {name_of(f)}")
-        labels += [name + path for path in tree.paths(x)] if structure is not None else [name]
-        floats.append(tree.unflatten(structure, [value(v) for v in leaves]))
     renamed: dict = {}
-    recorded = record(f, values=True)(*floats)
-    trace = Trace(smooth(recorded, renamed), labels)
+    found, recorded = taken(f, args, record(f, values=True))
+    trace = Trace(smooth(recorded, renamed), list(found.labels))
     bars, parts = total(trace)
     answers = []
-    for symbol, label in zip(recorded.inputs, labels, strict=True):
+    for symbol, label in zip(recorded.inputs, found.labels, strict=True):
         gradient = bars.get(symbol)
         size = symbol.size
         zeros = size if gradient is None else int(np.count_nonzero(np.asarray(gradient) == 0))
-        found = ends(recorded, symbol, renamed, bars, parts, whole=zeros == size) if zeros else ()
-        answers.append(Why(label, zeros, size, tuple(dict.fromkeys(found))))
+        reached = ends(recorded, symbol, renamed, bars, parts, whole=zeros == size) if zeros else ()
+        answers.append(Why(label, zeros, size, tuple(dict.fromkeys(reached))))
     return Answers(answers)
 
 
