@@ -211,13 +211,13 @@ class Compiled:
         """Return (kind, points) of any arguments; (None, how to call instead) if the program can't take them."""
         leaves, structure = tree.flatten((args, kwargs))
         static = self._static_flags(args, kwargs)
-        key, points = [structure], []
+        key, points = [structure, *orders_of(args, kwargs)], []
         for k, x in enumerate(leaves):
             c = x.__class__
             if isinstance(x, Boxed):
                 return None, self._boxed_call
             if static is not None and static[k]:
-                key.append((c, x))
+                key.append((c, repr(x) if c is float or c is complex else x))  # -0.0, NaN
             elif issubclass(c, DYNAMIC):
                 if c is np.ndarray or issubclass(c, np.generic):
                     if x.dtype.kind not in "fciub":
@@ -429,9 +429,10 @@ class Compiled:
             return self._f(*args, **kwargs)
         if self._derivatives is None:
             self._derivatives = {}
-        known = self._derivatives.get(structure)
+        key = (structure, *orders_of(args, kwargs))
+        known = self._derivatives.get(key)
         if known is None:
-            known = self._derivatives[structure] = Derivatives(self, structure).definition
+            known = self._derivatives[key] = Derivatives(self, structure).definition
         try:
             return call(known, leaves, {})
         except (Writes, NotDifferentiableError):  # it does what a call with a rule can't: its code is gone through
@@ -475,6 +476,19 @@ class Lowered:
 
     def __str__(self) -> str:
         return f"{self.program}\n\n{self.source}"
+
+
+def orders_of(args, kwargs):
+    """Return the keys of dicts in the order in which they stand there, which is the one that a loop over them takes."""
+    found, stack = [], [*args, kwargs] if kwargs else list(args)
+    while stack:
+        x = stack.pop()
+        if isinstance(x, dict):
+            found.append(tuple(x))
+            stack += x.values()
+        elif x.__class__ is list or isinstance(x, tuple):
+            stack += x
+    return found
 
 
 def depth_of_user():

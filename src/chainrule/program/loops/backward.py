@@ -73,7 +73,7 @@ class Backward:
         names = self.plan.keys(k)
         found = {}
         for (primal, *way), bar in crossed.items():
-            if primal.__class__ is not Symbol or self.plan.before(primal):
+            if primal.__class__ is not Symbol or (self.plan.before(primal) and self.plan.fixed(primal)):
                 found["bar", ("same", primal), *way] = bar
             for key in names.get(primal, ()):
                 found["bar", ("state", key), *way] = bar
@@ -89,10 +89,10 @@ class Backward:
         forward = plan.rounds[k]
         if s in forward.made:
             places.add(("kept", "made", *forward.made[s]))
-        places.update([("kept", "state", key) for key in plan.keys(k).get(s, ())])
+        places.update([("kept", "state", key) for key in plan.keys(k).get(s, ()) if plan.sure(("state", key))])
         if s in forward.outside:
             places.add(("kept", "outside", forward.outside[s]))
-        if self.elsewhere(s):
+        if self.elsewhere(s) and (not plan.before(s) or plan.fixed(s)):
             places.add(("same", s))
         return places
 
@@ -215,8 +215,12 @@ class Backward:
                 self.kept[w].append(place[1:])
                 blocks[w].takes.append(symbol)
         self.ends = self.rounds_outside()
-        for w in bodies:  # what the rounds outside need as well
-            blocks[w].takes += [self.program.symbol(None) for _ in self.kept[w][len(blocks[w].takes) :]]
+        for w, (body, _) in bodies.items():  # what the rounds outside need as well
+            for place in self.kept[w][len(blocks[w].takes) :]:
+                like = self.kept_symbol(body.ways.groups[0][0], ("kept", *place))
+                symbol = self.program.symbol(None)
+                symbol.shape, symbol.dtype = like.shape, like.dtype
+                blocks[w].takes.append(symbol)
         self.loop = Loop(
             blocks,
             [states[p] for p in order],
@@ -263,6 +267,10 @@ class Backward:
                 read.update(e.reads)
         read.update([y for y in self.program.outputs if y.__class__ is Symbol])
         last = after[self.middle[-1]]
+        if self.plan.varied:  # a cotangent that came through unchanged, but may be another one after other ways
+            for place, v in last.items():
+                if v in read and not start <= self.plan.where[v] < stop and set(self.sequence(place)) != {v}:
+                    raise Irregular(f"{v} is read after the rounds, and {place} may hold another cotangent")
         found = []
         for s in sorted(read, key=lambda s: s.name):
             if start <= self.plan.where[s] < stop:

@@ -9,10 +9,13 @@ Nothing is marked while a debugger or a coverage tool listens.
 
 import array
 import bisect
-import collections
+import collections.abc
 import dis
 import functools
+import pickle
+import random
 import sys
+import types
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +26,11 @@ from chainrule.engine.dual import Dual
 from chainrule.program.places import users
 
 LARGE = 1 << 16  # bytes of an array that are compared
-CHANGEABLE = (set, bytearray, memoryview, list, dict, array.array, collections.deque)  # in ways that can't be seen
+CHANGEABLE = (  # in ways that can't be seen
+    set, bytearray, memoryview, list, dict, array.array, collections.deque, collections.abc.Iterator,
+)  # fmt: skip
+NOT_USERS = frozenset({"chainrule", "numpy", "scipy", *sys.stdlib_module_names})
+RANDOM = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
 MOST = 200  # values that are looked at in one set of local variables
 
 
@@ -149,7 +156,7 @@ class listening:
 
 def looked_at(variables, recording):
     """Return what local variables stand for: path -> symbol, and path -> plain value (an object by its identity)."""
-    symbols, plain = {}, {}
+    symbols, plain, seen = {}, {}, {}
     stack = [((name,), v) for name, v in variables.items()]
     while stack:
         path, v = stack.pop()
@@ -159,7 +166,7 @@ def looked_at(variables, recording):
         if isinstance(v, Boxed):
             for way, s in symbols_of(v, recording, plain, path):
                 symbols[(*path, *way)] = s
-        elif type(v) is list or type(v) is tuple:
+        elif type(v) is list or isinstance(v, tuple):
             plain[path] = type(v), len(v)
             stack += [((*path, i), part) for i, part in enumerate(v)]
         elif type(v) is dict:
@@ -168,12 +175,34 @@ def looked_at(variables, recording):
         elif isinstance(v, bool | int | float | complex | str | bytes | np.generic) or v is None:
             plain[path] = type(v), v
         elif type(v) is np.ndarray:
-            plain[path] = id(v), v.tobytes() if v.nbytes <= LARGE else object()
+            plain[path] = id(v), v.shape, hash(v.tobytes()) if v.nbytes <= LARGE and not v.dtype.hasobject else object()
         elif isinstance(v, CHANGEABLE):
             plain[path] = object()
+        elif isinstance(v, RANDOM):
+            plain[path] = type(v), id(v), hash(pickle.dumps(v))
         else:
             plain[path] = type(v), id(v)
+            if id(v) not in seen:
+                seen[id(v)] = v
+                stack += [((*path, name), part) for name, part in attributes(v)]
     return symbols, plain
+
+
+def attributes(v):
+    """Return (name, value) of the attributes of an object of a user's class, which its methods may set."""
+    kind = type(v)
+    root = getattr(kind, "__module__", "").partition(".")[0]
+    if kind is not types.SimpleNamespace and root != "__main__" and root in NOT_USERS:
+        return []
+    found = list(getattr(v, "__dict__", {}).items())
+    for base in kind.__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name.startswith("__") and not name.endswith("__"):
+                name = f"_{base.__name__.lstrip('_')}{name}"
+            if name not in ("__dict__", "__weakref__") and hasattr(v, name):
+                found.append((name, getattr(v, name)))
+    return found
 
 
 def symbols_of(box, recording, plain=None, path=()):

@@ -10,6 +10,7 @@ pass begins and ends with, may differ (a first cotangent is not added to anythin
 """
 
 import dis
+import functools
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from chainrule.program.ir import Equation, Guard, Program, Symbol, replaced
 from chainrule.program.loops.expressions import expression_at
 from chainrule.program.loops.ir import Block, Exit, Fork, Loop, Next, free_symbols
 from chainrule.program.loops.segments import Irregular, Segment, dissect, literal_key
+from chainrule.program.loops.steady import of_loop, unsteady
 
 ROUNDS = 4  # fewer are not worth a loop
 FIRST = 3  # how many rounds may stay outside before it
@@ -106,6 +108,7 @@ class Body:
     def __init__(self, program, ways, found, choose, static, order_of_rounds, known_literal):
         self.program, self.ways, self.static, self.choose = program, ways, static, choose
         self.known_literal = known_literal
+        self.in_table = self.sure = lambda _: True
         self.rounds_in_order = order_of_rounds
         self.sets = [ways.candidates(w, found) for w in range(len(ways.groups))]
         self.state = {}  # place of a state -> symbol inside
@@ -147,6 +150,8 @@ class Body:
     def role(self, group, j):
         """Return the operand that stands for operand number j from outside in all ways of the group, and its place."""
         places = set.intersection(*[self.sets[w][j] for w in group])
+        if sum([len(self.ways.groups[w]) for w in group]) < len(self.rounds_in_order):
+            places = {p for p in places if self.sure(p)}
         if not places:
             return self.table(group, lambda k: list(self.ways.rounds[k].outside)[j]), None
         place = self.choose(places)
@@ -170,6 +175,8 @@ class Body:
         for x in entries.values():
             if x.__class__ is Symbol and not self.known_before(x):
                 raise Irregular(f"{x} is from another round, and no local variable")
+        if not self.in_table(entries):
+            raise Irregular("a table of values that may depend on the way that a round took")
         like = next(iter(entries.values()))
         symbol = self.program.symbol(None)
         if like.__class__ is Symbol:
@@ -306,6 +313,8 @@ class Plan:
             self.stop = self.leaving.start + len(self.leaving.equations)
             self.rounds[self.n] = self.leaving
         self.ways = Ways(self.rounds)
+        self.varied = not self.static or len(self.ways.groups) > 1  # other runs may take other rounds than these
+        self.wandering = self.by_the_way() if self.varied else frozenset()
         self.turn = self.one_pass()
         self.back = None
         if self.turn is not None:
@@ -315,6 +324,87 @@ class Plan:
         self.changes = self.forward()
         if self.back is not None:
             self.changes += self.back.changes()
+
+    def by_the_way(self):
+        """Return the values from before the loop that local variables hold in turn, which may depend on the way.
+
+        No other thing that Python keeps may depend on it: the rounds would be others after other ways.
+        """
+        names = unsteady(self.run, self.marks, self.varying, self.recording.codes)
+        if names:
+            raise Irregular(f"{', '.join(sorted(map(str, names)))} may depend on the way that a round took")
+        facts = of_loop(self.run.code, self.run.target)
+        found = set()
+        for key in {key for m in self.marks for key in m.symbols}:
+            if key[0] in facts.live and key[0] not in facts.targets:
+                held = {m.symbols.get(key) for m in self.marks}
+                if len(held) > 1:
+                    found |= {m.symbols[key] for m in self.marks[1:] if key in m.symbols}
+        return {s for s in found if self.before(s)}
+
+    def stays(self, s, final):
+        """Tell whether the variables that hold a value at the end have held it all the time."""
+        live = of_loop(self.run.code, self.run.target).live
+        keys = [key for key, v in final.items() if v is s and key[0] in live]
+        return all(m.symbols.get(key) is s for m in self.marks for key in keys)
+
+    def in_table(self, entries):
+        """Tell whether operands of the rounds are those of all rounds, whichever ways they take."""
+        symbols = [x for x in entries.values() if x.__class__ is Symbol]
+        if self.wandering.isdisjoint(symbols):
+            return True
+        targets = of_loop(self.run.code, self.run.target).targets
+        return any(
+            all(self.marks[k + 1].symbols.get(key) is x for k, x in entries.items())
+            for key in self.marks[-1].symbols if key[0] in targets
+        )  # fmt: skip
+
+    def sure(self, place):
+        """Tell whether what some rounds found at a place is what all rounds that go their way would find there."""
+        if not self.varied:
+            return True
+        return self.fixed(place[1]) if place[0] == "same" else not self.picked(place[1])
+
+    def fixed(self, s):
+        """Tell whether all rounds would read this value from before the loop, where some do.
+
+        It is not if what differs from round to round may have picked it: from a list, or as what a variable holds.
+        """
+        if not self.varied:
+            return True
+        where = {key for m in self.marks for key, v in m.symbols.items() if v is s}
+        for key in where:
+            held = [m.symbols.get(key) for m in self.marks]
+            while held[0] is None:  # not set yet
+                held = held[1:]
+            if any(v is not s for v in held):
+                return False
+        return not any(self.picked(key) for key in where) if where else self.where[s] < 0 or not self.numbers
+
+    def picked(self, key):
+        """Tell whether a value that stands in a container may have been picked by a number, or name, of the round."""
+        path = key[1:-1] if key[-1] in ("value", "data", "tangent") else key[1:]
+        if key[0] in of_loop(self.run.code, self.run.target).targets:
+            return True
+        if path and not self.from_targets.isdisjoint([m.symbols.get(key) for m in self.marks]):
+            return True
+        by_name = path and all(part.__class__ is str for part in path)
+        if by_name and {"values", "items"}.isdisjoint(self.run.code.co_names):
+            return not self.numbers <= {int}
+        return bool(path and self.numbers)
+
+    @functools.cached_property
+    def from_targets(self):
+        """The symbols that the ``for`` has handed out."""
+        targets = of_loop(self.run.code, self.run.target).targets
+        return {v for m in self.marks[1:] for key, v in m.symbols.items() if key[0] in targets}
+
+    @functools.cached_property
+    def numbers(self):
+        """The classes of the plain values that differ from round to round, and could be subscripts."""
+        found = {m.plain[(name,)] for m in self.marks for name in self.varying if (name,) in m.plain}
+        kinds = {v[0] if v.__class__ is tuple and v[0].__class__ is type else object for v in found}
+        return {c for c in kinds if not issubclass(c, float | complex | np.inexact)}
 
     def overlaps(self, start, stop):
         """Tell whether some of the equations from `start` to `stop` are rolled already."""
@@ -426,7 +516,7 @@ class Plan:
         ways = self.ways
         leaving = None if self.static else ways.of[self.n]
         body = Body(self.program, ways, self.found, self.choose, self.static, range(self.n), self.known_literal)
-        body.known_before = self.before
+        body.known_before, body.in_table, body.sure = self.before, self.in_table, self.sure
         outputs = self.outputs()
         if self.static:
             for _, key in outputs:
@@ -511,6 +601,7 @@ class Plan:
         if len(slots) == 1 and None not in slots:
             return body.made[w][slots.pop()]
         places = set.intersection(*[self.found(k, v) for k, v in zip(group, values, strict=True)])
+        places = {p for p in places if self.sure(p)}
         if not places:
             raise Irregular(f"{key} is handed on in different ways")
         return body.inside(self.choose(places, ("state", key)))
@@ -529,16 +620,21 @@ class Plan:
         if self.back is not None:
             inside |= self.back.covered
         found = {}
-        read = {}
+        read, read_after = {}, set()
         for i, e in enumerate(self.program.equations):
             if i not in inside:
                 for s in e.reads:
                     read.setdefault(s, i)
+                    if i >= self.stop:
+                        read_after.add(s)
         for y in self.program.outputs:
             if y.__class__ is Symbol:
                 read.setdefault(y, len(self.program.equations))
+                read_after.add(y)
         final = self.marks[-1].symbols
         for s in read:
+            if s in self.wandering and s in read_after and not self.stays(s, final):
+                raise Irregular(f"{s} is read after the loop, where a variable holds it after these rounds")
             if not self.begin <= self.where[s] < self.stop:
                 continue
             keys = [key for key, v in final.items() if v is s]

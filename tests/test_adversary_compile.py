@@ -1,0 +1,239 @@
+"""Compiled functions whose loops keep things in Python: flags, positions, order in lists, iterators, draws."""
+
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import chainrule as cr
+
+
+def with_flag(a):
+    on, s = False, 0.0
+    for x in a:
+        if x > 1:
+            on = True
+        if x < -1:
+            on = False
+        s = s + x * x if on else s - x
+    return s
+
+
+def with_flag_in_object(a):
+    state, s = SimpleNamespace(sign=1.0), 0.0
+    for x in a:
+        if x > 0:
+            state.sign = -state.sign
+        s = s + x * state.sign
+    return s
+
+
+def with_flag_of_closure(a):
+    sign, s = 1.0, 0.0
+
+    def turn():
+        nonlocal sign
+        sign = -sign
+
+    for x in a:
+        if x > 0:
+            turn()
+        s = s + x * sign
+    return s
+
+
+def with_position(a):
+    j, s = 0, a[0] * 0
+    for i in range(8):
+        s = s + a[j] * (i + 1)
+        j = (j + (2 if a[i] > 0 else 3)) % 8
+    return s
+
+
+def with_swaps_in_a_list(a):
+    v = list(a[:4])
+    for i in range(4):
+        for j in range(3 - i):
+            if v[j] > v[j + 1]:
+                v[j], v[j + 1] = v[j + 1], v[j]
+    return v[0] + 2 * v[1] + 3 * v[2] + 4 * v[3]
+
+
+def with_swaps_of_variables(a):
+    u, w = a[0] * 1.0, a[1] * 1.0
+    for x in a:
+        if x > 0:
+            u, w = w, u
+    return u - 3 * w
+
+
+def with_rotation_in_while(a):
+    u, w, s = a[0] * 1.0, a[1] * 1.0, a[2] * 1.0
+    while s * s > 0.1:
+        u, w = w, u
+        s = s * 0.6
+    return u - 3 * w
+
+
+def with_swaps_in_while(a):
+    u, w, s = a[0] * 1.0, a[1] * 1.0, a[2] * 1.0
+    while s * s > 0.1:
+        if s > 1:
+            u, w = w, u
+        s = s * 0.7
+    return u - 3 * w * s
+
+
+def with_queue(a):
+    q = [a[0], a[1]]
+    for x in a:
+        y = q.pop(0)
+        if y > x:
+            q.insert(0, x * 0.5 + y)
+        else:
+            q.append(y - x)
+    return q[0] - 3 * q[1]
+
+
+def with_best_of_a_list(a):
+    xs = [a[i] * 1.0 for i in range(8)]
+    best = xs[0]
+    for x in xs[1:]:
+        if x > best:
+            best = x
+    return best * 2
+
+
+def with_entry_that_one_branch_reads(a):
+    ys = [a[i] * 2.0 for i in range(8)]
+    s = 0.0
+    for i in range(8):
+        s = s + ys[i] * a[i] if a[i] > 1.8 else s - a[i]
+    return s
+
+
+def with_pair_that_one_branch_reads(a):
+    ys = [a[i] * 2.0 for i in range(8)]
+    s = 0.0
+    for x, y in zip(a, ys, strict=True):
+        s = s + y * x if x > 1.8 else s - x
+    return s
+
+
+def with_cyclic_entry(a):
+    rows, s = [a, a * 2.0, a * 3.0], 0.0
+    for i in range(8):
+        if a[i] > 0:
+            rows[0], rows[1] = rows[1], rows[0]
+        s = s + np.sum(rows[i % 3])
+    return s
+
+
+def with_draws_from_a_seed(a):
+    draws = np.random.default_rng(3)
+    while np.max(np.abs(a)) > 0.1:
+        a = a / 2
+        draws.standard_normal()
+    return np.sum(a) * draws.standard_normal()
+
+
+def with_iterator(a):
+    numbers = iter(range(100))
+    while np.max(np.abs(a)) > 0.1:
+        a = a / 2
+        max(zip(numbers, "a", strict=False))
+    return np.sum(a) * sum(numbers)
+
+
+LOOPS = [f for name, f in list(globals().items()) if name.startswith("with_")]
+
+
+@pytest.mark.parametrize("f", LOOPS, ids=lambda f: f.__name__)
+def test_what_python_keeps_may_depend_on_the_way_that_rounds_took(f):
+    rng = np.random.default_rng(1)
+    value, gradient = cr.compile(f, paths=60), cr.compile(cr.value_and_grad(f), paths=60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", cr.errors.CompileWarning)
+        for _ in range(40):
+            a = rng.normal(size=8) * 1.5 * 10 ** rng.uniform(0, 1)
+            expected, slope = cr.value_and_grad(f)(a)
+            np.testing.assert_allclose(value(a), f(a), rtol=1e-12)
+            found = gradient(a)
+            np.testing.assert_allclose(found[0], expected, rtol=1e-12)
+            np.testing.assert_allclose(found[1], slope, rtol=1e-12, atol=1e-14)
+
+
+def with_running_numbers(a):
+    s, t, n = 0.0, 1.0, 1
+    for i in range(8):
+        n *= 2
+        t = t * 0.5
+        x = a[i] * (t + n)
+        s = s + x if a[i] > 0 else s - np.sin(x)
+    return s
+
+
+def with_best_so_far(a):
+    best, at = np.sin(a[0]), a
+    for _ in range(8):
+        a = a * 0.8 + 0.1 * np.cos(3 * a)
+        y = np.sum(a * a)
+        if y < best:
+            best, at = y, a
+    return best + np.sum(at)
+
+
+@pytest.mark.parametrize("f", [with_running_numbers, with_best_so_far], ids=lambda f: f.__name__)
+def test_numbers_that_do_not_depend_on_it_are_no_hindrance(f):
+    rng, value = np.random.default_rng(1), cr.compile(f)
+    for _ in range(40):
+        a = rng.normal(size=8)
+        np.testing.assert_allclose(value(a), f(a), rtol=1e-12)
+    assert value.stats().traces < 16
+
+
+def test_the_order_of_keys_is_that_of_the_call():
+    def f(d):
+        y = 0.0
+        for v in d.values():
+            y = y * 2 + v
+        return y, {k: v * y for k, v in d.items()}
+
+    def g(**d):
+        return f(d)
+
+    a, b = np.ones(2), np.full(2, 3.0)
+    one, two = cr.compile(f), cr.compile(g)
+    through = cr.compile(f)
+    for d in ({"a": a, "b": b}, {"b": b, "a": a}, {"a": a, "b": b}):
+        for found in (one(d), two(**d)):
+            np.testing.assert_array_equal(found[0], f(d)[0])
+            assert list(found[1]) == list(d)
+        slope = cr.grad(lambda d: np.sum(through(d)[0]))(d)
+        expected = cr.grad(lambda d: np.sum(f(d)[0]))(d)
+        np.testing.assert_array_equal(slope["a"], expected["a"])
+        np.testing.assert_array_equal(slope["b"], expected["b"])
+    assert one.stats().traces == 2
+
+
+def test_static_numbers_that_are_equal_but_not_the_same():
+    f = cr.compile(lambda x, a: x * np.copysign(1.0, a), static_argnums=1)
+    assert [f(2.0, 0.0), f(2.0, -0.0), f(2.0, float("nan")), f(2.0, -float("nan"))][:2] == [2.0, -2.0]
+    for _ in range(3):
+        f(2.0, float("nan"))
+    assert f.stats().traces == 3
+
+
+def test_only_the_last_round_counts():
+    def f(x):
+        for i in range(6):
+            y = x[i] * 2
+            z = y * y
+        return y + z * i
+
+    gradient = cr.compile(cr.grad(f))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", cr.errors.CompileWarning)
+        for x in (np.arange(6.0), np.arange(6.0)[::-1].copy()):
+            np.testing.assert_allclose(gradient(x), [0, 0, 0, 0, 0, 2 + 40 * x[5]])
