@@ -58,8 +58,11 @@ def test_results_lie_as_in_numpy(order):
         lambda x: np.delete(x.T, 1, axis=0),
         lambda x: np.select([x.T > 2], [x.T], 0.5),
         lambda x: np.pad(x.T, 1),
+        lambda x: 2 * x[[0, -1]],
+        lambda x: 2 * x[:, [0, -1]],
+        lambda x: x[:, [0, -1]].T,
     ],
-    ids=["take", "compress", "sort", "delete", "select", "pad"],
+    ids=["take", "compress", "sort", "delete", "select", "pad", "rows", "columns", "columns turned"],
 )
 def test_what_is_written_to_a_flat_array_is_in_the_result_if_it_is_in_numpy(f):
     def written(x):

@@ -16,7 +16,7 @@ from chainrule.rules.complexes import imag_part
 from chainrule.rules.creation import spaced
 from chainrule.rules.elementwise import scale_of
 from chainrule.rules.series import bessel_derivative, sinc_derivative
-from chainrule.rules.shapes import diagonal_matrix, flatten
+from chainrule.rules.shapes import diagonal_matrix, flatten, plain_of
 
 # -- functions of the shape and dtype alone ---------------------------------------------------------------------
 
@@ -140,7 +140,17 @@ def read(rule, n, xs, flags, params):
     index = spelled(params["index"], len(x.shape) - 1)
     if plain_front(index):
         return getitem(x, (slice(None), *index))
-    return first(getitem(last(x), index))
+    return runs_outside(first(getitem(last(x), index)))
+
+
+def runs_outside(y):
+    """Return a batch, or a copy, in which each run lies in memory for itself, its axes in the order that they have."""
+    plain = plain_of(y)
+    if plain.flags.c_contiguous:
+        return y
+    order = (0, *sorted(range(1, plain.ndim), key=lambda k: -plain.strides[k]))
+    y = np.copy(y.transpose(order), order="C")
+    return y.transpose(tuple(order.index(k) for k in range(len(order))))
 
 
 def scattered(rule, n, xs, flags, params):
