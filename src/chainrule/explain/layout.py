@@ -76,15 +76,18 @@ def shorten(text, most=MOST_EXPRESSION):
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def cell(x, digits, most=8):
-    """Write one value; of a step with several outputs all of them."""
+def cell(x, digits, most=8, norms=None):
+    """Write one value; of a step with several outputs all of them. `norms` keeps those of arrays, by their id."""
     if isinstance(x, tuple):
-        return "; ".join(cell(v, digits, most) for v in x)
+        return "; ".join(cell(v, digits, most, norms) for v in x)
     if np.size(x) <= most:
         return notation.array(x, digits, most)
-    if most > 3:
-        return notation.brief(x, digits, most)
-    return notation.sized(x, digits) if most == 3 else f"array {notation.shape(np.shape(x))}"
+    if most < 3:
+        return f"array {notation.shape(np.shape(x))}"
+    norms = {} if norms is None else norms
+    if id(x) not in norms:
+        norms[id(x)] = notation.norm(x)
+    return notation.brief(x, digits, most, norms[id(x)]) if most > 3 else notation.sized(x, digits, norms[id(x)])
 
 
 _NUMBER = re.compile(r"(-?\d+)((?:\.\d+)?(?:e[-+]\d+)?)", re.ASCII)
@@ -127,11 +130,12 @@ def fit(make, count, width):
 
 def forward_tables(table, width):
     """Lay out a forward table."""
+    norms: dict = {}
 
     def make(columns, digits, numbers, most):
-        values = aligned([cell(r.value, digits, most) for r in table.rows])
+        values = aligned([cell(r.value, digits, most, norms) for r in table.rows])
         names, cells = places(table.rows if most > 2 else ())
-        tangents = [aligned([cell(r.tangents[k], digits, most) for r in table.rows]) for k in columns]
+        tangents = [aligned([cell(r.tangents[k], digits, most, norms) for r in table.rows]) for k in columns]
         return Table(
             "Forward mode: tangents, from the inputs to the result",
             "v̇ is the tangent of a step: the derivative of that step in an input.",
@@ -155,11 +159,12 @@ def forward_tables(table, width):
 
 def reverse_tables(table, width):
     """Lay out a reverse table."""
+    norms: dict = {}
 
     def make(columns, digits, numbers, most):
-        values = aligned([cell(r.value, digits, most) for r in table.rows])
+        values = aligned([cell(r.value, digits, most, norms) for r in table.rows])
         names, cells = places(table.rows if most > 2 else ())
-        adjoints = aligned([cell(r.adjoint, digits, most) for r in table.rows])
+        adjoints = aligned([cell(r.adjoint, digits, most, norms) for r in table.rows])
         return Table(
             "Reverse mode: adjoints, from the result back to the inputs",
             f"v̄ is the adjoint of a step: the derivative of {table.output} in that step.\n"

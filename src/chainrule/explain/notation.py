@@ -51,17 +51,18 @@ def array(x, digits=17, most=8):
     return f"[{', '.join(array(v, digits, most) for v in x)}]"
 
 
-def brief(x, digits=6, most=6):
-    """Write a value: a number or small array whole, a larger one as its shape, norm and first entries."""
+def brief(x, digits=6, most=6, size=None):
+    """Write a value: a number or small array whole, a larger one as its shape, norm (`size`) and first entries."""
     if np.size(x) <= most:
         return array(x, digits, most)
-    head = ", ".join(number(v, 4) for v in np.ravel(x)[: most // 2])
-    return f"{sized(x)}: {head}, …"
+    head = ", ".join(number(v, 4) for v in np.asarray(x).flat[: most // 2])
+    return f"{sized(x, size=size)}: {head}, …"
 
 
-def sized(x, digits=4):
-    """Write an array as its shape and norm."""
-    return f"{shape(np.shape(x))}, norm {number(norm(x), min(digits, 4))}"
+def sized(x, digits=4, size=None):
+    """Write an array as its shape and norm, which may be given as `size`."""
+    size = norm(x) if size is None else size
+    return f"{shape(np.shape(x))}, norm {number(size, min(digits, 4))}"
 
 
 def norm(x):
