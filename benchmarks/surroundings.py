@@ -1,6 +1,6 @@
-"""What a call of a compiled function takes to compare its surroundings: microseconds for five things, and for one array.
+"""What a call of a compiled function takes to compare its surroundings: microseconds for five things, for one array.
 
-    python benchmarks/surroundings.py
+python benchmarks/surroundings.py
 """
 
 import timeit

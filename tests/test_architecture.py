@@ -57,11 +57,11 @@ ENTRIES = {  # what a few of them need in addition, to register an operator, a u
 
 # fmt: off
 PUBLIC = [
-    "Dual", "Function", "Variable", "adopt", "check_grads", "checkpoint", "compile", "config", "custom_jvp", "custom_vjp",
-    "debug_nans", "directional",
-    "elementwise_grad", "explain", "extend", "flat", "gauss_newton", "grad", "hessian", "hessian_diagonal", "hvp",
-    "jacobian", "jvp", "keep_memory", "linearize", "no_grad", "numeric", "record", "relu", "scan", "sigmoid",
-    "stop_gradient", "unadopt", "value", "value_and_grad", "vjp", "vmap", "why_zero",
+    "Dual", "Function", "Variable", "adopt", "check_grads", "checkpoint", "compile", "config", "custom_jvp",
+    "custom_vjp", "debug_nans", "directional", "elementwise_grad", "explain", "extend", "flat", "gauss_newton",
+    "grad", "hessian", "hessian_diagonal", "hvp", "jacobian", "jvp", "keep_memory", "linearize", "no_grad",
+    "numeric", "record", "relu", "scan", "sigmoid", "stop_gradient", "unadopt", "value", "value_and_grad", "vjp",
+    "vmap", "why_zero",
 ]
 # fmt: on
 

@@ -113,7 +113,7 @@ def pull_back(node, seed, *, record=None, visit=None, masks=None):
     if masks is None:
         masks = record is not None or any(isinstance(s, Boxed) for s in seeds)
     if masks is True:
-        masks = NONE if any([ordinary(s) for s in seeds]) else READS
+        masks = NONE if any(ordinary(s) for s in seeds) else READS
     watcher = WATCHERS.get(threading.get_ident()) if WATCHERS else None
     if watcher is not None:
         visit, masks = watched(watcher, visit), watcher.masks or masks
@@ -141,7 +141,7 @@ def masks_for(values):
             v = v.data
         if isinstance(v, Boxed):
             boxed.append(v)
-    if not boxed or any([ordinary(v) for v in boxed]):
+    if not boxed or any(ordinary(v) for v in boxed):
         return NONE
     return CHOICES if all(hasattr(v, "tangent") and not isinstance(v.data, Boxed) for v in boxed) else READS
 

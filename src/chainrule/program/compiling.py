@@ -528,9 +528,9 @@ def compile(
     Notes
     -----
     Output (``print``) takes place while the function is traced, not in later calls. What the function writes into
-    arrays is written in each call. A function that draws random numbers, asks a clock, or changes objects and lists that
-    it reads, is run as Python. What it reads from its surroundings is compared at each call; arrays of floats in globals
-    and closures are read anew.
+    arrays is written in each call. A function that draws random numbers, asks a clock, or changes objects and lists
+    that it reads, is run as Python. What it reads from its surroundings is compared at each call; arrays of floats in
+    globals and closures are read anew.
 
     Examples
     --------
