@@ -283,7 +283,8 @@ def test_a_gradient_in_a_python_number_is_one_in_every_mode():
 
     args = 0.5, np.array([0.25, 0.5], np.float32)
     tangents = 1.0, np.ones(2, np.float32)
-    for ys in (f(*args), cr.jvp(f, args, tangents)[0], cr.vjp(f, *args)[0], compile(f)(*args)):
+    recorded = interpret(cr.record(f)(*args), args)
+    for ys in (f(*args), cr.jvp(f, args, tangents)[0], cr.vjp(f, *args)[0], compile(f)(*args), recorded):
         assert [np.asarray(y).dtype.name for y in ys] == ["float64", "float32", "float32"]
     for y, bar in zip(f(*args), ([1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]), strict=True):
         seeds = [np.asarray(b * np.ones(np.shape(v)), np.asarray(v).dtype) for b, v in zip(bar, f(*args), strict=True)]

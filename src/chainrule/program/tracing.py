@@ -26,9 +26,11 @@ from chainrule.errors import ConversionError
 from chainrule.program.ir import FINITE, PYTHON, Equation, Guard, Place, Program, Symbol, applied
 from chainrule.program.loops.marks import symbols_of
 from chainrule.program.places import user_place, users
+from chainrule.rules.scalars import number
 
 ONE = frozenset({np.ndarray, float, bool, int, complex, np.float64, np.float32, np.complex128, np.bool_, np.int64})
 RECORDINGS = {}  # level -> the recording that runs at it
+NARROW = {np.dtype(name) for name in ("float16", "float32", "complex64")}
 
 
 class Recording:
@@ -353,7 +355,10 @@ class Tracer(Boxed):
             return xbar
         if xbar.data.__class__ is kind or xbar.shape:
             return xbar
-        if RECORDINGS[self.level].asks == "raise":
+        recording = RECORDINGS[self.level]
+        if recording.asks == "raise":
+            if any(s.dtype in NARROW for s in recording.program.inputs):  # beside these a double is no number
+                return number(xbar)
             return xbar if xbar.dtype == kind else cast_to(xbar, np.dtype(kind))
         return Tracer.run_constant(kind, (xbar,), {}, self.level)
 
