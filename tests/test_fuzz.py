@@ -296,3 +296,15 @@ def test_the_cotangent_of_an_array_without_axes_is_no_python_number():
     slope = cr.grad(f)
     assert cr.vjp(slope, 2.0)[1](1.0) == (6.0,)
     assert cr.grad(cr.checkpoint(slope))(2.0) == 6.0
+
+
+def test_a_guard_compares_with_the_array_as_it_was_before_it_was_written_to():
+    def f(x, b):
+        y = np.setxor1d(b, x)
+        b[...] = np.max(x)
+        return y
+
+    g, x, b = compile(f), np.array([1.0, 2.0]), np.array([1.5, -0.5, 0.25])
+    for _ in range(3):
+        np.testing.assert_array_equal(g(x, b.copy()), [-0.5, 0.25, 1.0, 1.5, 2.0])
+    assert g.stats().traces == 1

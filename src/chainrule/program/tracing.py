@@ -380,7 +380,7 @@ class Tracer(Boxed):
         """Let Python have a value, and write that down."""
         recording = RECORDINGS[self.level]
         if self.aux is not None:
-            recording.guard(self.aux, how, answer)
+            recording.guard(self.aux, how, answer.copy() if answer.__class__ is np.ndarray else answer)
         return answer
 
     def __bool__(self):
