@@ -77,8 +77,8 @@ NO_FUNCTION_OF_ARRAYS = {
 # Of ndarray: what is not a function of the same name (those are in `METHODS`).
 OF_NDARRAY = {
     DIFFERENTIATED: {
-        "T", "astype", "compress", "fill", "flat", "imag", "mT", "partition", "real", "reshape", "sort", "to_device",
-        "transpose", "view",
+        "T", "astype", "compress", "copy", "fill", "flat", "imag", "mT", "partition", "real", "reshape", "sort",
+        "to_device", "transpose", "view",
     },
     CONSTANT: {"device", "dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "strides"},
     PLAIN: {"byteswap", "ctypes", "dump", "dumps", "item", "tobytes", "tofile", "tolist"},
