@@ -4,7 +4,7 @@ from bisect import bisect_right
 
 from chainrule.program.ir import Equation, Guard, Symbol, replaced
 from chainrule.program.loops.ir import Loop, Next, Pop, free_symbols
-from chainrule.program.loops.roll import Body, Ways, complete, rank
+from chainrule.program.loops.roll import Body, Ways, agreed, complete, rank
 from chainrule.program.loops.segments import Irregular, literal_key
 
 KINDS = ("bar", "made", "outside", "state", "same")  # where backward rounds find what they read; the first one counts
@@ -129,11 +129,7 @@ class Backward:
         place = usual if usual in places else min(places, key=rank)
         if KINDS[first] in ("made", "outside") or (self.plan.static and len(self.plan.ways.groups) == 1):
             return place
-        seen = self.sequence(place)
-        for other in places:
-            if self.sequence(other) != seen:
-                raise Irregular(f"{place} or {other}")
-        return place
+        return agreed(place, places, self.sequence)
 
     def sequence(self, place):
         """Return what a place of the state, or of its cotangents, held at each mark."""

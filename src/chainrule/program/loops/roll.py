@@ -497,11 +497,7 @@ class Plan:
         place = usual if usual in places else min(places, key=rank)
         if (self.static and len(self.ways.groups) == 1) or len(places) == 1:
             return place
-        seen = self.sequence(place)
-        for other in places:
-            if self.sequence(other) != seen:
-                raise Irregular(f"{place} or {other}")
-        return place
+        return agreed(place, places, self.sequence)
 
     def sequence(self, place):
         """Return what a place held at each mark."""
@@ -671,6 +667,15 @@ def varying_names(marks):
     first = marks[-1].plain
     found = {path[0] for m in marks for path in m.plain.keys() ^ first.keys()}
     return found | {path[0] for m in marks for path in m.plain.keys() & first.keys() if m.plain[path] != first[path]}
+
+
+def agreed(place, places, sequence):
+    """Return a place, if all the others held the same value as it does at all marks."""
+    seen = sequence(place)
+    for other in places:
+        if sequence(other) != seen:
+            raise Irregular(f"{place} or {other}")
+    return place
 
 
 def rank(place):

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from chainrule.program.ir import Equation, Program, Symbol, applied
+from chainrule.program.ir import Equation, Program, Symbol, applied, replaced
 from chainrule.program.passes.sweep import Sweep, alike, reads, several
 
 SMALL = 1024  # bytes of an array that may be kept as a result
@@ -46,7 +46,7 @@ def folded(e: Equation, sweep: Sweep):
         return e
     try:
         with np.errstate(all="ignore"):
-            xs, params = opened(e.inputs, sweep.constants), opened(e.params, sweep.constants)
+            xs, params = replaced(e.inputs, sweep.constants), replaced(e.params, sweep.constants)
             ys = applied(e.rule, xs, params)
     except Exception:  # the run shall raise it
         return e
@@ -65,18 +65,6 @@ def known_pure(fun) -> bool:
     """Tell whether a function is one of a library's: the user's may be called for what else they do."""
     module = "numpy" if isinstance(fun, np.ufunc) else getattr(fun, "__module__", None) or ""
     return module.partition(".")[0] in LIBRARIES and not getattr(fun, "__name__", "").endswith("(vectorized)")
-
-
-def opened(x, constants):
-    """Return nested tuples, lists and dicts with arrays in place of the symbols of constants."""
-    kind = x.__class__
-    if kind is Symbol:
-        return constants[x]
-    if kind is tuple or kind is list:
-        return kind([opened(v, constants) for v in x])
-    if kind is dict:
-        return {k: opened(v, constants) for k, v in x.items()}
-    return x
 
 
 def number_in(c: np.ndarray) -> float | None:
