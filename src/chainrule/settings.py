@@ -19,8 +19,6 @@ class Values(NamedTuple):
 
     backend: str = "auto"
     exact_math: bool = False
-    threads: int = 1
-    check_bounds: bool = False
 
 
 _INSIDE: ContextVar[Values | None] = ContextVar("chainrule_config", default=None)
@@ -39,10 +37,6 @@ class Config:
     exact_math : bool
         Let machine code call the scalar functions of the C library (within 1 ulp, mostly) where it would call vector
         mathematics (within 4 ulp).
-    threads : int
-        How many threads a large loop of machine code may use. Results don't depend on it.
-    check_bounds : bool
-        Let machine code check each access to memory: slow, for tests.
 
     Notes
     -----
@@ -56,7 +50,7 @@ class Config:
     ...     cr.config.backend
     'numpy'
     >>> cr.config
-    config(backend='auto', exact_math=False, threads=1, check_bounds=False)
+    config(backend='auto', exact_math=False)
     """
 
     __slots__ = ("_lock", "_values")
@@ -115,10 +109,8 @@ def replaced(values: Values, changes: dict) -> Values:
             raise AttributeError(f"config has no {name!r}; it has {', '.join(Values._fields)}")
         if name == "backend" and value not in BACKENDS:
             raise ValueError(f"config.backend is one of {', '.join(map(repr, BACKENDS))}, not {value!r}")
-        if name in ("exact_math", "check_bounds") and value.__class__ is not bool:
-            raise TypeError(f"config.{name} is True or False, not {value!r}")
-        if name == "threads" and (value.__class__ is not int or value < 1):
-            raise ValueError(f"config.threads is a number of threads, 1 or more, not {value!r}")
+        if name == "exact_math" and value.__class__ is not bool:
+            raise TypeError(f"config.exact_math is True or False, not {value!r}")
     return values._replace(**changes)
 
 

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from chainrule import tree
-
 
 class Place(NamedTuple):
     """A line of the user's: file, line, function, and the name that the value is then given (None if it gets none)."""
@@ -310,11 +308,6 @@ def run_equations(equations: list, values: dict) -> None:
                     values[s] = v
         else:
             values[e.output] = y
-
-
-def packed(program: Program, outputs: list) -> Any:
-    """Return outputs in the container of the recorded function."""
-    return tree.unflatten(program.structure, outputs)
 
 
 # On Python numbers an operator gives a Python number, which is weak (float32 beside it stays float32); the function of

@@ -173,7 +173,7 @@ class Backward:
 
             body.inside = inside
             bodies[w] = body, taken
-            blocks[w] = body.blocks([0], {}, {}, {}, 0, lambda _: Next([]))
+            blocks[w] = body.blocks([0], {}, {}, 0, lambda _: Next([]))
             tables += body.tables
         if not bodies:
             raise Irregular("no backward rounds")

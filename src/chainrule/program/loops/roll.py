@@ -114,10 +114,9 @@ class Body:
         self.state = {}  # place of a state -> symbol inside
         self.tables = []  # (symbol, {round: operand})
         self.roles = [{} for _ in ways.groups]  # way -> number of an operand -> operand inside
-        self.places = [{} for _ in ways.groups]
         self.made = [{} for _ in ways.groups]  # way -> (slot, output) -> symbol inside
 
-    def blocks(self, group, env, roles, places, slot, ends):
+    def blocks(self, group, env, roles, slot, ends):
         """Return the block of all ways in `group`, which are alike up to equation `slot`."""
         lead = self.ways.first(group[0])
         equations = []
@@ -129,33 +128,31 @@ class Body:
             e = lead.equations[slot]
             for j in [x for x in lead.letters[slot][1] if x.__class__ is int]:
                 if j not in roles:
-                    roles[j], places[j] = self.role(group, j)
+                    roles[j] = self.role(group, j)
             if e.__class__ is Guard and e.how == "bool":
                 symbol = self.operand(e.symbol, lead, env, roles)
                 sides = {}
                 for answer in (True, False):
                     side = [w for w in group if self.ways.first(w).seen[slot] is answer]
-                    sides[answer] = (
-                        self.blocks(side, dict(env), dict(roles), dict(places), slot + 1, ends) if side else None
-                    )
+                    sides[answer] = self.blocks(side, dict(env), dict(roles), slot + 1, ends) if side else None
                 return Block(equations, Fork(Guard(symbol, "bool", e.seen, e.place), sides[True], sides[False]))
             equations.append(self.equation(group, slot, lead, env, roles))
             slot += 1
         if len(group) > 1:
             raise Irregular("two ways that are one")
         w = group[0]
-        self.roles[w], self.places[w], self.made[w] = roles, places, env
+        self.roles[w], self.made[w] = roles, env
         return Block(equations, ends(w))
 
     def role(self, group, j):
-        """Return the operand that stands for operand number j from outside in all ways of the group, and its place."""
+        """Return the operand that stands for operand number j from outside in all ways of the group."""
         places = set.intersection(*[self.sets[w][j] for w in group])
         if sum([len(self.ways.groups[w]) for w in group]) < len(self.rounds_in_order):
             places = {p for p in places if self.sure(p)}
         if not places:
-            return self.table(group, lambda k: list(self.ways.rounds[k].outside)[j]), None
+            return self.table(group, lambda k: list(self.ways.rounds[k].outside)[j])
         place = self.choose(places)
-        return self.inside(place), place
+        return self.inside(place)
 
     def inside(self, place):
         """Return the operand for a place: the symbol itself if it is the same in all rounds, else one of the state."""
@@ -525,8 +522,7 @@ class Plan:
             ends[w] = made
             return made
 
-        root = body.blocks(list(range(len(ways.groups))), {}, {}, {}, 0, end)
-        self.forward_body = body
+        root = body.blocks(list(range(len(ways.groups))), {}, {}, 0, end)
         if not self.static:
             for _, where in outputs:
                 x = body.made[leaving].get(where) if where[0] != "state" else body.inside(where)
