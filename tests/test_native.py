@@ -563,20 +563,21 @@ def test_long_kernels_let_other_threads_run():
 
     x = RNG.normal(size=8)
     run = build(rolled(f, x))
-    ticks, done = [], threading.Event()
+    ticks, done = [0], threading.Event()
 
     def tick():
-        while not done.is_set():
-            ticks.append(0)
+        while not done.wait(1e-4):  # between two ticks it lets go by itself
+            ticks[0] += 1
 
     before = sys.getswitchinterval()
     sys.setswitchinterval(100)  # nobody is asked to stop
     thread = threading.Thread(target=tick)
     try:
         thread.start()
+        first = ticks[0]
         for _ in range(20):
             run([x])
-        seen = len(ticks)
+        seen = ticks[0] - first
     finally:
         done.set()
         thread.join()
