@@ -4,6 +4,9 @@ A reading function is a subscript: its cotangent is added up at the places read.
 engine's subscript when its destination is traced. A plain destination would lose the derivative, and raises.
 """
 
+import inspect
+import sys
+
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
@@ -129,6 +132,8 @@ def partition(a, kth, axis=-1, kind="introselect", order=None):
     return laid_like(np.take_along_axis(x, where, k), x)
 
 
+FULL_LIKE = inspect.unwrap(np.full_like).__code__
+
 # -- writing ---------------------------------------------------------------------------------------------------
 
 
@@ -136,11 +141,25 @@ def destination(x, name):
     """Return `x`, which is to be written to, if it can hold a derivative."""
     if isinstance(x, Boxed):
         return x
+    if name == "np.copyto" and filling():
+        raise InPlaceError(
+            "np.full_like of a plain array makes a plain array, which can't hold the derivative of its fill value.",
+            "make the array like the value:  a = np.full(shape, value, like=value);",
+            "if it is not written to:  a = np.broadcast_to(value, shape).",
+        )
     raise InPlaceError(
         f"{name} would write traced values into a plain array, which can't hold their derivative.",
         "make the array a traced one:  a = np.zeros(n, like=x)  or  a = np.array(a, like=x);",
         "make it with chainrule.numpy:  a = chainrule.numpy.zeros(n).",
     )
+
+
+def filling():
+    """Tell whether a call of NumPy's own `full_like` is on the stack: it is written with `copyto`."""
+    frame = sys._getframe()
+    while frame is not None and frame.f_code is not FULL_LIKE:
+        frame = frame.f_back
+    return frame is not None
 
 
 def write_flat(x, where, v):

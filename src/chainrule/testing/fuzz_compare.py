@@ -11,7 +11,7 @@ import numpy as np
 
 from chainrule import tree
 from chainrule.engine.variable import Variable
-from chainrule.errors import ConversionError, OutArgumentError, SourceError
+from chainrule.errors import ConversionError, InPlaceError, OutArgumentError, SourceError
 from chainrule.program.compiling import compile
 from chainrule.program.flat import flat
 from chainrule.program.ir import GuardFailed, interpret, verify
@@ -21,7 +21,7 @@ from chainrule.testing.fuzz_points import CLOSE, SAME, Case, Differs, as_like, d
 from chainrule.testing.fuzz_writing import copied
 from chainrule.transforms import grad, jacobian, jvp, vjp, vmap
 
-REFUSALS = (ConversionError, OutArgumentError)  # what docs/limits.md names: traced values written into plain arrays
+REFUSALS = (ConversionError, InPlaceError, OutArgumentError)  # what docs/limits.md names: traced values written into plain arrays
 COMPILE, NATIVE = (functools.partial(compile, backend=backend) for backend in ("numpy", "native"))
 
 
