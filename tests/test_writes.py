@@ -567,6 +567,8 @@ def test_a_stale_view_of_a_buffer_still_is_a_plain_number_to_python():
 
 
 def test_full_like_of_a_plain_array_says_what_to_write_instead():
-    with pytest.raises(cr.InPlaceError, match=r"np.full_like of a plain array(.|\n)*np.full\(shape, value, like=value\)"):
+    with pytest.raises(
+        cr.errors.InPlaceError, match=r"np.full_like of a plain array(.|\n)*np.full\(shape, value, like=value\)"
+    ):
         cr.grad(lambda x: np.sum(np.full_like(np.ones(3), x)))(2.0)
     assert cr.grad(lambda x: np.sum(np.full((3,), x, like=x)))(2.0) == 3.0

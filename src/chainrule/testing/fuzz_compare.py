@@ -21,7 +21,11 @@ from chainrule.testing.fuzz_points import CLOSE, SAME, Case, Differs, as_like, d
 from chainrule.testing.fuzz_writing import copied
 from chainrule.transforms import grad, jacobian, jvp, vjp, vmap
 
-REFUSALS = (ConversionError, InPlaceError, OutArgumentError)  # what docs/limits.md names: traced values written into plain arrays
+REFUSALS = (
+    ConversionError,
+    InPlaceError,
+    OutArgumentError,
+)  # what docs/limits.md names: traced values written into plain arrays
 COMPILE, NATIVE = (functools.partial(compile, backend=backend) for backend in ("numpy", "native"))
 
 
