@@ -1125,3 +1125,29 @@ def test_lower_shows_the_program_and_the_source():
     assert "test_compile.py" in text
     with pytest.raises(TypeError, match="plain"):
         cr.grad(lambda x: np.sum(x) * len(str(cr.compile(f).lower(x))))(X)
+
+
+def test_arrays_that_a_run_makes_and_later_writes_to_are_kept_as_they_were_used():
+    table = np.array([0.7, -1.5, 1.6])
+    table.setflags(write=False)
+
+    class Model:  # its array is no input of the program: the arrays of each run are copies of it
+        scale = table
+
+    def f(x):
+        a = Model.scale.copy()
+        y = np.hypot(a, 1.0 + x)
+        a[1:] *= 3.0
+        z = np.sin(a * x)
+        a[...] = 0.0
+        return np.sum(y * z)
+
+    for made, eager in (
+        (cr.compile(f), f),
+        (cr.compile(cr.grad(f)), cr.grad(f)),
+        (cr.compile(cr.hessian(f)), cr.hessian(f)),
+    ):
+        for k in range(4):
+            x = np.array([0.1, 0.2, -0.4]) + 0.3 * k
+            np.testing.assert_allclose(made(x), eager(x), rtol=1e-13)
+        assert made.stats().traces == 1

@@ -37,10 +37,6 @@ def recording(f: Callable, kind: type = Recording, **options: Any):
             else:
                 tape.WATCHERS[thread] = before
     made.finish()
-    made.captured.clear()
-    made.copies.clear()
-    if not made.borrow:  # its constants are copies
-        made.program.fixed.update(made.program.constants)
 
 
 def record(f: Callable, *, values: bool = False) -> Callable:

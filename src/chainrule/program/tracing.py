@@ -38,7 +38,8 @@ class Recording:
 
     `asks` says what a question for a value does: ``guard`` writes it down, ``raise`` refuses numbers as any traced
     value does and takes branches as they are. `through` tells whether calls with a rule of their own (custom_vjp and
-    the like) are recorded as the calls that they make. `borrow` takes arrays from outside by reference.
+    the like) are recorded as the calls that they make. `borrow` takes arrays from outside by reference, if the
+    run leaves them as they are.
     """
 
     def __init__(self, level, *, asks="raise", through=False, values=False, borrow=False, careful=False):
@@ -141,8 +142,7 @@ class Recording:
     def operand(self, x: Any) -> Any:
         """Return how an operand stands in an equation: a number as it is, an array from outside as a symbol.
 
-        Such an array is copied, since its holder may write to it, unless the recording borrows. One that has not
-        changed keeps its symbol.
+        Such an array is copied, since the run may still write to it. One that has not changed keeps its symbol.
         """
         kind = x.__class__
         if kind is Tracer:
@@ -160,10 +160,10 @@ class Recording:
         while id(x) in self.copies and same(x, self.copies[id(x)][1]):
             x = self.copies[id(x)][1]
         array, known = self.captured.get(id(x), (None, None))
-        if known is not None and (self.borrow or same(self.program.constants[known], array)):
+        if known is not None and same(self.program.constants[known], array):
             return known
         made = Symbol(f"c{len(self.program.constants) + 1}", x.shape, x.dtype)
-        self.program.constants[made] = x if self.borrow else x.copy()
+        self.program.constants[made] = x.copy()
         self.captured[id(x)] = x, made  # holding the array keeps its id its own
         return made
 
@@ -257,10 +257,18 @@ class Recording:
         self.primal = self.origin = self.bars = None
 
     def finish(self):
-        """Name the cotangents after their primals."""
+        """Name the cotangents after their primals; give back the copies that a borrowing recording does without."""
         for bar, symbol in self.cotangents.items():
             if bar.hint is None and symbol.hint is not None:
                 bar.hint = f"d_{symbol.hint}"
+        constants = self.program.constants
+        self.program.fixed.update(constants)  # copies
+        for array, symbol in self.captured.values() if self.borrow else ():
+            if same(array, constants[symbol]):
+                constants[symbol] = array
+                self.program.fixed.discard(symbol)
+        self.captured.clear()
+        self.copies.clear()
 
 
 def lazily(bar, recording):
