@@ -572,3 +572,15 @@ def test_full_like_of_a_plain_array_says_what_to_write_instead():
     ):
         cr.grad(lambda x: np.sum(np.full_like(np.ones(3), x)))(2.0)
     assert cr.grad(lambda x: np.sum(np.full((3,), x, like=x)))(2.0) == 3.0
+
+
+def test_a_value_whose_tangents_show_a_read_only_array_may_be_written_to():
+    def f(x):
+        s = np.linalg.svdvals(np.resize(x, (3, 3)) + np.arange(9.0).reshape(3, 3) ** 2)
+        np.add(s, np.sin(x), out=s)
+        return s
+
+    x, h = np.array([0.9, 0.4, -0.3]), 1e-6
+    want = np.stack([(f(x + h * e) - f(x - h * e)) / (2 * h) for e in np.eye(3)], axis=1)
+    for mode in ("forward", "reverse"):
+        np.testing.assert_allclose(cr.jacobian(f, mode=mode)(x), want, rtol=1e-7, atol=1e-8)

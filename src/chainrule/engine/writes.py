@@ -187,7 +187,7 @@ def written_in_all(data, index, v, mine):
 def takes(data, v):
     """Tell whether `v` can be written into `data`: any value into a box, a plain one into an array of its own."""
     if isinstance(data, Boxed):
-        return True
+        return changeable(data)
     return (
         data.__class__ is np.ndarray
         and data.base is None
@@ -260,9 +260,14 @@ def check_writeable(x):
     An array that a residual holds may: the box gets a new one.
     """
     x.refuse_write()
-    data = all_values(x)
-    if data.__class__ is np.ndarray and not data.flags.writeable and not is_held(data):
+    if not changeable(x):
         raise ValueError("assignment destination is read-only")
+
+
+def changeable(x):
+    """Tell whether the array of a box may be written to, as far as NumPy is concerned."""
+    data = all_values(x)
+    return data.__class__ is not np.ndarray or data.flags.writeable or is_held(data)
 
 
 def is_array(x):
