@@ -221,6 +221,23 @@ def test_programs_hold_at_other_points(sample, asked):
     assert {a for a in asked if a} <= set(DECLARED)
 
 
+NUMBERS = {}  # of each function of single entries one sample for each number of operands
+for _sample in SAMPLES:
+    if isinstance(_sample.fun, np.ufunc) and not _sample.fun.signature and _sample.operands() and not _sample.kwargs:
+        NUMBERS.setdefault((_sample.fun, len(_sample.operands())), _sample)
+
+
+@pytest.mark.parametrize("sample", sorted(NUMBERS.values(), key=str), ids=str)
+def test_programs_of_python_numbers(sample):
+    """Comparisons of Python's numbers are Python's truth values: ``~True`` is -2."""
+    xs = [float(np.ravel(x)[0]) for x in sample.operands()]
+    others = [(what, [float(x) for x in at]) for what, at in points(xs)]
+    with np.errstate(all="ignore"):
+        for name, f in variants(sample, xs).items():
+            if sample.highest > 1 or "over" not in name:
+                check(f, xs, others, 1e-12 * max(10, sample.looseness), name)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "complex128"])
 @pytest.mark.parametrize("sample", sorted(SAMPLES, key=str), ids=str)
 def test_programs_of_other_dtypes(sample, dtype, asked):

@@ -46,7 +46,7 @@ def nan_first(first, second, a, b):
     if decided(first, second):
         return first, second
     p, q = is_nan(a), is_nan(b)
-    return shares(first | (p & ~q), second | (q & ~p), np.asarray(a == b) | (p & q))
+    return shares(first | (p & np.logical_not(q)), second | (q & np.logical_not(p)), np.asarray(a == b) | (p & q))
 
 
 def nan_last(first, second, a, b):
@@ -56,7 +56,7 @@ def nan_last(first, second, a, b):
     if decided(first, second):
         return first, second
     p, q = is_nan(a), is_nan(b)
-    return shares(first | (q & ~p), second | (p & ~q), np.asarray(a == b) | (p & q))
+    return shares(first | (q & np.logical_not(p)), second | (p & np.logical_not(q)), np.asarray(a == b) | (p & q))
 
 
 def ordered(x):
@@ -110,7 +110,7 @@ def bind_where(condition, *branches):
     return (condition_of(condition), *branches), {}
 
 
-select(np.where, lambda y, condition, a, b: (None, condition, ~condition), nin=3, bind=bind_where)
+select(np.where, lambda y, condition, a, b: (None, condition, np.logical_not(condition)), nin=3, bind=bind_where)
 
 
 @composite(np.select)
@@ -148,7 +148,7 @@ def piecewise(x, condlist, funclist, *args, **kw):
     conditions = np.array([value(c) for c in conditions], bool)
     count = len(conditions)
     if count == len(funclist) - 1:  # the last function is for the rest
-        conditions = np.concatenate([conditions, ~np.any(conditions, axis=0, keepdims=True)], axis=0)
+        conditions = np.concatenate([conditions, np.logical_not(np.any(conditions, axis=0, keepdims=True))], axis=0)
         count += 1
     if count != len(funclist):
         raise ValueError(
@@ -190,8 +190,8 @@ def clip_weights(y, x, low, high):
     above = np.False_ if high is None else array_value(x > high)
     if low is not None and high is not None:
         above = above | array_value(low > high)
-        below = below & ~above
-    return ~(below | above), below, above
+        below = below & np.logical_not(above)
+    return np.logical_not(below | above), below, above
 
 
 def clip(operands, params):

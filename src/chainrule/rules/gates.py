@@ -122,4 +122,4 @@ elementwise(bell, lambda y, x: -y * np.tanh(x / 2), complex=False)
 
 def positive(x):
     """Return where relu is active; a NaN reaches the result, too."""
-    return ~(array_value(x) <= 0)
+    return np.logical_not(array_value(x) <= 0)

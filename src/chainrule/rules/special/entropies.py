@@ -40,7 +40,7 @@ def boxcox_dlmbda(x, lmbda, log=np.log, border=0):
     limit = (array_value(x) == border) & (array_value(lmbda) > 0)
 
     def inside():
-        log_x = log(at(~limit, x, 0.5))
+        log_x = log(at(np.logical_not(limit), x, 0.5))
         return log_x * log_x * exprel_dx(None, lmbda * log_x)
 
     return masked(limit, lambda: 1 / np.square(at(limit, lmbda, 1.0)), inside)

@@ -134,7 +134,7 @@ def rgamma_dx(y, x):
         return special.gamma(1 - z) * (np.cos(math.pi * z) - special.psi(1 - z) * z * np.sinc(z))
 
     def direct():
-        z = at(~low, x, 1.0)
+        z = at(np.logical_not(low), x, 1.0)
         return -special.psi(z) * special.rgamma(z)
 
     return masked(low, reflected, direct)
@@ -151,7 +151,7 @@ def gamma_density(a, x):
         return at(border, x, 0.0) ** (a - 1) * np.exp(-x) * special.rgamma(a)
 
     def inside():
-        z = at(~border, x, 1.0)
+        z = at(np.logical_not(border), x, 1.0)
         return np.exp((a - 1) * np.log(z) - z - special.gammaln(a))
 
     return masked(border, on_border, inside)
@@ -167,7 +167,7 @@ def beta_density(a, b, x):
         return z ** (a - 1) * (1 - z) ** (b - 1) * np.exp(-special.betaln(a, b))
 
     def inside():
-        z = at(~border, x, 0.5)
+        z = at(np.logical_not(border), x, 0.5)
         return np.exp((a - 1) * np.log(z) + (b - 1) * np.log1p(-z) - special.betaln(a, b))
 
     return masked(border, on_border, inside)

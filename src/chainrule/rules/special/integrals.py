@@ -58,7 +58,7 @@ def spence_dx(y, x):
     near = np.abs(1 - array_value(x)) < 0.5
 
     def away():
-        z = at(~near, x, 2.0)
+        z = at(np.logical_not(near), x, 2.0)
         return np.log(z) / (1 - z)
 
     return masked(near, lambda: typed(-special.hyp2f1(1.0, 1.0, 2.0, 1 - at(near, x, 1.0)), y), away)
