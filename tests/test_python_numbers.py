@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 import chainrule as cr
+from chainrule.errors import UnsupportedArgumentError
+from chainrule.rules.choices import CLIP
+from chainrule.testing.samples import all_samples
 
 THROUGH_COMPLEX = [
     (lambda x: np.abs(x * 1j + 2) ** 2, lambda x: 2 * x),
@@ -26,3 +29,36 @@ def test_gradient_in_a_complex_number_is_one():
     assert type(g) is complex
     assert g == 2
     assert cr.grad(lambda z: np.imag(z) ** 2)(1 + 2j) == -4j  # df/dx - i df/dy
+
+
+def beside_float32():
+    """Yield ufuncs of several operands with one as a number and the others as arrays of float32, and the other way."""
+    seen = set()
+    for sample in all_samples():
+        fun, given = sample.fun, sample.operands()
+        if not isinstance(fun, np.ufunc) or fun.signature or fun.nout > 1 or sample.error or sample.kwargs:
+            continue
+        if len(given) != fun.nin or len(given) < 2 or fun in seen or not all(map(np.size, given)) or fun is CLIP:
+            continue
+        seen.add(fun)
+        numbers = [float(np.ravel(x)[0]) for x in given]
+        for k in range(fun.nin):
+            for some in ({k}, set(range(fun.nin)) - {k}):
+                yield fun, [np.full(3, x, np.float32) if i in some else x for i, x in enumerate(numbers)]
+
+
+@pytest.mark.parametrize(("fun", "xs"), list(beside_float32()))
+def test_derivatives_of_numbers_beside_single_precision_have_the_dtypes_of_their_primals(fun, xs):
+    with np.errstate(all="ignore"):
+        y = fun(*xs)
+        for i, x in enumerate(xs):
+
+            def f(v, i=i):
+                return fun(*xs[:i], v, *xs[i + 1 :])
+
+            try:
+                bar = cr.grad(lambda v: np.sum(f(v)))(x)
+            except UnsupportedArgumentError:  # in a parameter without a derivative
+                continue
+            assert getattr(bar, "dtype", type(bar)) == getattr(x, "dtype", float)
+            assert cr.jvp(f, (x,), (np.ones_like(x)[()] if np.ndim(x) else 1.0,))[1].dtype == y.dtype

@@ -43,7 +43,8 @@ def log_ratio(a, b):
     with np.errstate(all="ignore"):
         q = np.divide(a, b)
         near = (q > 0.5) & (q < 2)
-        return np.where(near, np.log1p(np.where(near, (a - b) / b, 0)), np.log(a) - np.log(b))[()]
+        y = np.where(near, np.log1p(np.where(near, (a - b) / b, 0)), np.log(a) - np.log(b))
+        return y.astype(np.result_type(a, b), copy=False)[()]  # the logarithm of a Python number has double precision
 
 
 elementwise(ratio_or_zero, lambda y, a, b: 1 / b, lambda y, a, b: -ratio_or_zero(y, b), domain=((-2, 2), (0.3, 2)))

@@ -10,7 +10,7 @@ from chainrule.engine.boxed import array_value
 from chainrule.engine.rule import constant, elementwise
 from chainrule.engine.spec import primitive
 from chainrule.rules.elementwise import DEGREE, LN2, LN10, bounded, power_da, power_db, reached, reciprocal_or_zero
-from chainrule.rules.special.common import at, log_ratio, masked, ratio_or_zero
+from chainrule.rules.special.common import at, log_ratio, masked, ratio_or_zero, typed
 
 
 @primitive
@@ -91,10 +91,10 @@ elementwise(special.kl_div,    lambda y, a, b: log_ratio(a, b),      lambda y, a
             domain=(0.3, 3), complex=False)
 
 # -- power transforms --------------------------------------------------------------------------------------------------
-elementwise(special.boxcox,    lambda y, x, lm: x ** (lm - 1),       lambda y, x, lm: boxcox_dlmbda(x, lm),
+elementwise(special.boxcox,    lambda y, x, lm: x ** (lm - 1),       lambda y, x, lm: typed(boxcox_dlmbda(x, lm), y),
             domain=((0.2, 3), (-2, 2)), complex=False)
 elementwise(special.boxcox1p,  lambda y, x, lm: (1 + x) ** (lm - 1),
-            lambda y, x, lm: boxcox_dlmbda(x, lm, np.log1p, -1),
+            lambda y, x, lm: typed(boxcox_dlmbda(x, lm, np.log1p, -1), y),
             domain=((-0.6, 2), (-2, 2)), complex=False)
 elementwise(special.inv_boxcox, lambda y, x, lm: y ** (1 - lm),
             lambda y, x, lm: -boxcox_dlmbda(y, lm) * y ** (1 - lm),
@@ -104,8 +104,8 @@ elementwise(special.inv_boxcox1p, lambda y, x, lm: (1 + y) ** (1 - lm),
             domain=((-0.4, 0.4), (-2, 2)), complex=False)
 
 # -- losses ------------------------------------------------------------------------------------------------------------
-elementwise(special.huber,     lambda y, d, r: np.maximum(np.abs(r) - d, 0), lambda y, d, r: np.clip(r, -d, d),
-            domain=((0.6, 0.9), (1, 2)), complex=False)
+elementwise(special.huber,     lambda y, d, r: typed(np.maximum(np.abs(r) - d, 0), y),
+            lambda y, d, r: np.clip(r, -d, d), domain=((0.6, 0.9), (1, 2)), complex=False)
 elementwise(special.pseudo_huber, pseudo_huber_ddelta,
             lambda y, d, r: d * r * reciprocal_or_zero(np.hypot(d, r)), domain=((0.6, 2), (-2, 2)), complex=False)
 
