@@ -64,11 +64,8 @@ def sign(x, /):
 
 @composite(np.angle)
 def angle(z, deg=False):
-    """Take the angle of the plane that z points to."""
-    if spec_of(z).kind == "c":
-        y = np.arctan2(np.imag(z), np.real(z))
-    else:
-        y = np.arctan2(0, z)
+    """Take the angle of the plane that z points to: 0 or pi, a constant, for real z."""
+    y = np.arctan2(np.imag(z), np.real(z)) if spec_of(z).kind == "c" else np.arctan2(0, value(z))
     return y * (180 / np.pi) if deg else y
 
 

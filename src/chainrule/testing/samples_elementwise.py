@@ -92,6 +92,7 @@ SAMPLES = [
     sample(np.angle, array(2, 3)).only(*COMPLEX),
     sample(np.angle, array(3), deg=True).only(*COMPLEX),
     sample(np.angle, array(3)).only(*REAL),
+    sample(lambda x: np.angle(0 * x) * x, array(3)).of(np.angle).only(*REAL),  # a constant, also at 0
     sample(np.real_if_close, array(3)),
     sample(np.sign, array(3)).only(*COMPLEX),
 
