@@ -1,7 +1,10 @@
 """Compiled functions whose loops keep things in Python: flags, positions, order in lists, iterators, draws."""
 
+import dataclasses
 import warnings
+from collections import deque
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -237,3 +240,82 @@ def test_only_the_last_round_counts():
         warnings.simplefilter("error", cr.errors.CompileWarning)
         for x in (np.arange(6.0), np.arange(6.0)[::-1].copy()):
             np.testing.assert_allclose(gradient(x), [0, 0, 0, 0, 0, 2 + 40 * x[5]])
+
+
+def mixed_results(x):
+    return {"y": x**2, "name": "square", "raw": b"x", "n": 3, "big": x > 1, "where": np.arange(2), "none": None}
+
+
+def with_rule(make, define):
+    f = make(mixed_results)
+    define(f)
+    return f
+
+
+def squares_vjp(ybar, y, x):
+    assert ybar["name"] is None
+    return 2 * x * ybar["y"]
+
+
+def squares_jvp(xdots, y, x):
+    return {"y": 2 * x * xdots[0], "name": None, "raw": None, "n": None, "big": None, "where": None, "none": None}
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        cr.compile(mixed_results),
+        cr.checkpoint(mixed_results),
+        with_rule(cr.custom_vjp, lambda f: f.defvjp(squares_vjp)),
+        with_rule(cr.custom_jvp, lambda f: f.defjvp(squares_jvp)),
+    ],
+    ids=["compile", "checkpoint", "custom_vjp", "custom_jvp"],
+)
+def test_results_that_are_no_floats_go_through_transforms(f):
+    def g(x):
+        found = f(x)
+        assert (found["name"], found["raw"], found["n"], found["none"]) == ("square", b"x", 3, None)
+        return found["y"] * found["n"]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", cr.errors.CompileWarning)
+        assert cr.grad(g)(2.0) == 12.0
+        assert cr.jvp(g, (2.0,), (1.0,)) == (12.0, 12.0)
+        assert cr.hvp(g, 2.0, 1.0) == 6.0
+        xs = np.array([1.0, 2.0])
+        np.testing.assert_array_equal(cr.vmap(g)(xs), 3 * xs**2)
+        np.testing.assert_array_equal(cr.grad(lambda xs: np.sum(cr.vmap(g)(xs)))(xs), 6 * xs)
+        np.testing.assert_array_equal(cr.compile(cr.grad(lambda xs: np.sum(cr.vmap(g)(xs))))(xs), 6 * xs)
+
+
+class Point(NamedTuple):
+    d: dict
+
+
+@dataclasses.dataclass
+class Holder:
+    d: dict
+
+
+@pytest.mark.parametrize("held", [lambda d: d, lambda d: [d], Point, Holder, lambda d: deque([d])])
+def test_equal_keys_of_other_types_are_other_arguments(held):
+    def f(x):
+        d = x if isinstance(x, dict) else x.d if hasattr(x, "d") else x[0]
+        ((key, value),) = d.items()
+        return value * len(repr(key))
+
+    g = cr.compile(f)
+    for _ in range(2):
+        for key, letters in ((1, 1.0), (True, 4.0), (1.0, 3.0), (np.float32(1.0), 15.0)):
+            assert g(held({key: 7.0})) == 7.0 * letters
+    h = cr.compile(lambda x, k: x * np.copysign(1.0, next(iter(k))), static_argnums=1)
+    assert [h(2.0, frozenset([v])) for v in (0.0, -0.0, 1, True)] == [2.0, -2.0, 2.0, 2.0]
+    order = cr.compile(lambda x: sum(k * v for k, v in enumerate((x if isinstance(x, dict) else x.d).values())))
+    if held is Point or held is Holder:
+        assert [order(held({"a": 1.0, "b": 2.0})), order(held({"b": 2.0, "a": 1.0}))] == [2.0, 1.0]
+
+
+def test_equal_ranges_and_slices_of_other_ends():
+    f = cr.compile(lambda x, r: x * r.stop + type(r.start).__name__.count("b"))
+    cases = [range(0, 3, 2), range(0, 4, 2), slice(1, 2), slice(True, 2), range(0), range(5, 5)]
+    assert [f(2.0, r) for r in cases] == [6.0, 8.0, 4.0, 5.0, 0.0, 10.0]

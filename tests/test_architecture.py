@@ -20,7 +20,7 @@ ROWS = (
     ("transforms", "program", "numpy", "scipy", "adopt"),
     ("rules",),
     ("engine",),
-    ("tree", "errors", "settings"),
+    ("tree", "errors", "settings", "elsewhere"),
 )
 RANK = {package: -row for row, packages in enumerate(ROWS) for package in packages}
 

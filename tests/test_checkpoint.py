@@ -278,7 +278,7 @@ def test_mistakes_are_told():
         cr.scan(lambda s, x: (s, x), 0.0, X, checkpoint="all")
     with pytest.raises(cr.errors.ShapeError, match="different containers"):
         cr.scan(lambda s, x: (s + 1, (x,) if s < 1 else [x]), 0.0, X, checkpoint=None)
-    with pytest.raises(TypeError, match="step must be a function"):
+    with pytest.raises(TypeError, match="scan takes a function"):
         cr.scan(0.0, 0.0, X)
 
 

@@ -1,13 +1,16 @@
 """The public surface is a list: `chainrule.__all__`. Each name has a docstring, an example and types."""
 
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import chainrule as cr
+from chainrule.elsewhere import HERE
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = sorted(cr.__all__)
@@ -110,3 +113,53 @@ def test_type_checker_accepts_right_use_and_refuses_wrong_use(tmp_path):
         ["bad.py", "5"],
         ["bad.py", "6"],
     ]
+
+
+TRANSFORMS = {
+    "check_grads": lambda x: cr.check_grads(x, (1.0,)),
+    "directional": lambda x: cr.directional(x, 1.0, 1.0),
+    "explain": lambda x: cr.explain(x, 1.0),
+    "gauss_newton": lambda x: cr.gauss_newton(np.sin, x, 1.0, 1.0),
+    "hvp": lambda x: cr.hvp(x, 1.0, 1.0),
+    "jvp": lambda x: cr.jvp(x, (1.0,), (1.0,)),
+    "linearize": lambda x: cr.linearize(x, 1.0),
+    "scan": lambda x: cr.scan(x, 1.0, np.ones(3)),
+    "vjp": lambda x: cr.vjp(x, 1.0),
+    "why_zero": lambda x: cr.why_zero(x, 1.0),
+    **{name: getattr(cr, name) for name in (
+        "checkpoint", "compile", "custom_jvp", "custom_vjp", "elementwise_grad", "flat", "grad", "hessian",
+        "hessian_diagonal", "jacobian", "numeric", "record", "value_and_grad", "vmap",
+    )},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+@pytest.mark.parametrize("x", [np.sin(2.0), 3, np.ones((2, 3)), cr.Variable(2.0), [np.sin], "sin"], ids=repr)
+def test_a_value_in_place_of_the_function_is_told_at_once(name, x):
+    with pytest.raises(TypeError, match=rf"{name} takes a function, not (.|\n)*chainrule.{name}\(.*\bf\b|step, state"):
+        TRANSFORMS[name](x)
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_names_of_other_libraries_lead_to_those_of_this_one(name):
+    assert not hasattr(cr, name)
+    with pytest.raises(
+        AttributeError, match=rf"no attribute {name!r}(.|\n)*what does this here is  chainrule\."
+    ) as told:
+        getattr(cr, name)
+    assert set(re.findall(r"chainrule\.(\w+)", str(told.value))) <= set(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("zeros", "np.zeros"),
+        ("fori_loop", "for i in range"),
+        ("optimize", "scipy.optimize.minimize(chainrule.value_and_grad(f), x0, jac=True)"),
+        ("jacobain", "is  chainrule.jacobian  meant"),
+        ("whatever_this_is", "dir(chainrule)"),
+    ],
+)
+def test_other_names_that_are_not_there(name, advice):
+    with pytest.raises(AttributeError, match=re.escape(advice)):
+        getattr(cr, name)

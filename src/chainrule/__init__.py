@@ -108,7 +108,11 @@ else:
 
             module = importlib.import_module(_LATER[name])
             return module if module.__name__.endswith(f".{name}") else getattr(module, name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name.startswith("_"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from chainrule.elsewhere import unknown
+
+        raise unknown(name, __all__)
 
     def __dir__():
         return sorted({*globals(), *_LATER})

@@ -30,7 +30,49 @@ def unflatten(structure, leaves):
     if structure is None:
         (leaf,) = leaves
         return leaf
+    if structure.__class__ is Texts:
+        return structure.filled(leaves, structure.texts)
     return optree.tree_unflatten(structure, leaves)
+
+
+class Texts:
+    """The structure of a container in which text stands beside the numbers; its values are the numbers."""
+
+    __slots__ = ("structure", "texts")
+
+    def __init__(self, structure, texts):
+        self.structure, self.texts = structure, texts
+
+    def __eq__(self, other):
+        return other.__class__ is Texts and (self.structure, self.texts) == (other.structure, other.texts)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def filled(self, leaves, texts):
+        """Return the container of the values, and of what stands in place of the texts."""
+        values = iter(leaves)
+        count = self.structure.num_leaves
+        return optree.tree_unflatten(self.structure, [texts[k] if k in texts else next(values) for k in range(count)])
+
+    def flatten_up_to(self, tree):
+        """Return the parts of a container of this structure that stand in the places of the values."""
+        return [part for k, part in enumerate(self.structure.flatten_up_to(tree)) if k not in self.texts]
+
+
+def flatten_numbers(tree):
+    """Return (values, structure) as `flatten`, but without text in a container, which the structure keeps."""
+    leaves, structure = flatten(tree)
+    if structure is None or not any(isinstance(v, str | bytes) for v in leaves):
+        return leaves, structure
+    texts = {k: v for k, v in enumerate(leaves) if isinstance(v, str | bytes)}
+    return [v for k, v in enumerate(leaves) if k not in texts], Texts(structure, texts)
+
+
+def derivatives(structure, leaves):
+    """Put derivatives into the container of their values, with None in place of text."""
+    if structure.__class__ is Texts:
+        return structure.filled(leaves, dict.fromkeys(structure.texts))
+    return unflatten(structure, leaves)
 
 
 def tree_map(function, tree):

@@ -163,7 +163,7 @@ class Call:
             y, kept = self.forward(leaves)
             self.kept = tree.tree_map(lambda v: held(v) if v.__class__ is np.ndarray else v, kept)
         self.unwritten(d.fwd or d.f, given, leaves)
-        values, self.out_structure = tree.flatten(y)
+        values, self.out_structure = tree.flatten_numbers(y)
         self.several = self.out_structure is not None
         self.checked_values(d.fwd or d.f, values)
         return tuple(values) if self.several else values[0]
@@ -240,7 +240,7 @@ class Call:
         args = self.arguments(leaves)
         # The cotangents are copies: the user may write into them, and others may hold them, too.
         ybars = [v.alias() if isinstance(v, Boxed) else v.copy() if v.__class__ is np.ndarray else v for v in ybars]
-        ybar = tree.unflatten(self.out_structure, ybars)
+        ybar = tree.derivatives(self.out_structure, ybars)
         if d.vjp is not None:
             user = d.vjp
             found = d.vjp(ybar, None if y is None else self.result(y), *args, **self.kwargs)

@@ -15,7 +15,7 @@ from chainrule.explain.arguments import argument_names
 from chainrule.explain.layout import length, pad
 from chainrule.explain.spying import Spy
 from chainrule.transforms import jacobian as jacobian_of
-from chainrule.transforms.common import name_of
+from chainrule.transforms.common import name_of, need_function
 
 LAYOUTS = ("numerator", "denominator")
 LARGE = 12  # rows or columns that are written out
@@ -127,6 +127,7 @@ def jacobian(f: Callable, *args: Any, argnum: int = 0, layout: str = "numerator"
     >>> view.switched().matrix.shape
     (3, 2)
     """
+    need_function(f, "explain.jacobian(f, x)")
     if layout not in LAYOUTS:
         raise ValueError(f'layout must be "numerator" or "denominator", not {layout!r}')
     name = name_of(f) if name_of(f) != "<lambda>" else "f"

@@ -17,7 +17,7 @@ from chainrule.program.flat import captured_names
 from chainrule.program.ir import Symbol
 from chainrule.program.passes.smooth import smooth
 from chainrule.program.record import record
-from chainrule.transforms.common import name_of, settle
+from chainrule.transforms.common import name_of, need_function, settle
 
 FEW = 4  # passes that a table is worth where the other mode does with fewer
 MANY = 16  # passes that are shown at all
@@ -71,6 +71,7 @@ def explain(f: Callable, *args: Any, mode: str = "both", title: str | None = Non
     <BLANKLINE>
     v̇ is the tangent of a step: the derivative of that step in an input.
     """
+    need_function(f, "explain(f, x)")
     check_mode(mode)
     function = name_of(f)
     function = "f" if function == "<lambda>" else function

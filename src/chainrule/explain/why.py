@@ -18,6 +18,7 @@ from chainrule.explain.table import Trace, dense
 from chainrule.program.ir import Guard, Symbol
 from chainrule.program.passes.smooth import smooth
 from chainrule.program.record import record
+from chainrule.transforms.common import need_function
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,7 @@ def why_zero(f: Callable, *args: Any) -> Answers:
     the gradient in x is zero:
       ...:2 in f: floor(x): floor has no derivative, or zero
     """
+    need_function(f, "why_zero(f, x)")
     renamed: dict = {}
     found, recorded = taken(f, args, record(f, values=True))
     trace = Trace(smooth(recorded, renamed), list(found.labels))

@@ -1,5 +1,7 @@
 """Arguments and results of compiled functions, value by value."""
 
+import collections
+import dataclasses
 import functools
 import inspect
 import math
@@ -65,6 +67,43 @@ class ByIdentity:
     def __eq__(self, other):
         x = self.ref()
         return self is other or (x is not None and other.__class__ is ByIdentity and other.ref() is x)
+
+
+def typed(x):
+    """Return what stands for a plain value in a key: equal only for the same value of the same type.
+
+    1 and True and 1.0 are equal in Python, and so are 0.0 and -0.0, and ranges with the same numbers.
+    """
+    c = x.__class__
+    if c is str:
+        return x
+    if c is float or c is complex:
+        return c, repr(x)
+    if c is range or c is slice:
+        return c, typed(x.start), typed(x.stop), typed(x.step)
+    if c is tuple:
+        return c, *map(typed, x)
+    if c is frozenset:
+        return c, frozenset(map(typed, x))
+    return c, x
+
+
+def orders_of(args, kwargs):
+    """Return the keys of dicts in the order in which they stand there, which is the one that a loop over them takes."""
+    found, stack = [], [*args, kwargs] if kwargs else list(args)
+    while stack:
+        x = stack.pop()
+        c = x.__class__
+        if c is ARRAY or c is float:
+            continue
+        if isinstance(x, dict):
+            found.append(tuple(map(typed, x)))
+            stack += x.values()
+        elif c is list or isinstance(x, tuple | collections.deque):
+            stack += x
+        elif dataclasses.is_dataclass(c):
+            stack += [getattr(x, f.name, None) for f in dataclasses.fields(c)]
+    return found
 
 
 def inexact_leaf(x):

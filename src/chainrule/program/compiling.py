@@ -33,8 +33,10 @@ from chainrule.program.arguments import (
     can_write,
     finite,
     fresh,
+    orders_of,
     refuse_generators,
     static_arguments,
+    typed,
 )
 from chainrule.program.choice import Choice, checked, installed
 from chainrule.program.derivatives import Derivatives, Writes
@@ -44,7 +46,7 @@ from chainrule.program.surroundings import Surroundings
 from chainrule.program.trace import Untraceable
 from chainrule.program.watched import Borrowed, Impure, watched
 from chainrule.settings import Values, config, replaced
-from chainrule.transforms.common import name_of
+from chainrule.transforms.common import name_of, need_function
 
 DYNAMIC = (float, complex, np.ndarray, np.generic)
 PATHS = 16  # how many ways through a function are compiled for one kind of arguments
@@ -117,8 +119,7 @@ class Compiled:
         self, f: Callable, static_argnums: Any = (), static_argnames: Any = (), paths: int = PATHS,
         backend: str | None = None,
     ) -> None:  # fmt: skip
-        if not callable(f):
-            raise TypeError(f"compile needs a function, not {f!r}")
+        need_function(f, "compile(f)(x)")
         refuse_generators(f)
         functools.update_wrapper(self, f, updated=())
         self._f = f
@@ -217,7 +218,7 @@ class Compiled:
             if isinstance(x, Boxed):
                 return None, self._boxed_call
             if static is not None and static[k]:
-                key.append((c, repr(x) if c is float or c is complex else x))  # -0.0, NaN
+                key.append((c, typed(x)))
             elif issubclass(c, DYNAMIC):
                 if c is np.ndarray or issubclass(c, np.generic):
                     if x.dtype.kind not in "fciub":
@@ -230,9 +231,7 @@ class Compiled:
                     return None, self._plain_call(f"it is called with a {c.__name__}")
                 points.append(x)
             elif c in BY_VALUE or isinstance(x, np.dtype | type):
-                key.append((c, x))
-            elif c is slice:
-                key.append((c, x.start, x.stop, x.step))
+                key.append((c, typed(x)))
             else:
                 key.append((c, ByIdentity(x, self._forget)))
         key = tuple(key)
@@ -476,19 +475,6 @@ class Lowered:
 
     def __str__(self) -> str:
         return f"{self.program}\n\n{self.source}"
-
-
-def orders_of(args, kwargs):
-    """Return the keys of dicts in the order in which they stand there, which is the one that a loop over them takes."""
-    found, stack = [], [*args, kwargs] if kwargs else list(args)
-    while stack:
-        x = stack.pop()
-        if isinstance(x, dict):
-            found.append(tuple(x))
-            stack += x.values()
-        elif x.__class__ is list or isinstance(x, tuple):
-            stack += x
-    return found
 
 
 def depth_of_user():

@@ -1,5 +1,7 @@
 """The derivatives of a compiled function: a call with a rule of its own, whose two parts are compiled functions."""
 
+import itertools
+
 from chainrule import tree
 from chainrule.engine.boxed import Boxed
 from chainrule.engine.custom import Definition
@@ -31,25 +33,32 @@ class Derivatives:
                 raise
 
         def smooth(leaves):
-            """Return the function of the floats among the values, those, and their places."""
+            """Return the function from the floats among the values to those of the result; and a list for its form."""
             places = [k for k, x in enumerate(leaves) if inexact_leaf(x)]
+            form = []
 
             def of_floats(*xs):
                 full = list(leaves)
                 for k, x in zip(places, xs, strict=True):
                     full[k] = x
                 args, kwargs = tree.unflatten(structure, full)
-                return f(*args, **kwargs)
+                numbers, results = tree.flatten_numbers(f(*args, **kwargs))
+                smooth_ones = [inexact_leaf(y) for y in numbers]
+                form[:] = [results, smooth_ones]
+                return list(itertools.compress(numbers, smooth_ones))
 
-            return of_floats, [leaves[k] for k in places], places
+            return of_floats, [leaves[k] for k in places], form
 
         def pull(ybar, *leaves):
-            g, xs, _ = smooth(leaves)
-            return vjp(g, *xs)[1](ybar)
+            g, xs, form = smooth(leaves)
+            _, pullback = vjp(g, *xs)
+            return pullback(list(itertools.compress(tree.flatten(ybar)[0], form[1])))
 
         def push(xdots, *leaves):
-            g, xs, _ = smooth(leaves)
-            return jvp(g, tuple(xs), tuple(xdots))[1]
+            g, xs, form = smooth(leaves)
+            ydots = iter(jvp(g, tuple(xs), tuple(xdots))[1])
+            results, smooth_ones = form
+            return tree.derivatives(results, [next(ydots) if one else None for one in smooth_ones])
 
         pull.__name__ = pull.__qualname__ = f"pullback_of_{name_of(f)}"
         push.__name__ = push.__qualname__ = f"pushforward_of_{name_of(f)}"

@@ -20,6 +20,7 @@ from chainrule.program.passes import optimise
 from chainrule.program.passes.dead import dead
 from chainrule.program.record import run_recorded
 from chainrule.program.tracing import Recording
+from chainrule.transforms.common import need_function
 
 WRITTEN = 1000  # a captured array of at most so many numbers stands in the source
 
@@ -117,6 +118,7 @@ def flat(f: Callable) -> Callable:
     >>> bool(source.function(0.5) == cr.grad(f)(0.5))
     True
     """
+    need_function(f, "flat(f)(x)")
 
     def written(*args: Any, **kwargs: Any) -> Source:
         frame = sys._getframe(1)

@@ -15,7 +15,7 @@ from chainrule.engine.boxed import Boxed, inexact
 from chainrule.engine.held import COPIES
 from chainrule.program.ir import Program
 from chainrule.program.tracing import RECORDINGS, Recording, Tracer
-from chainrule.transforms.common import name_of, output_point, own, run
+from chainrule.transforms.common import name_of, need_function, output_point, own, run
 
 
 @contextlib.contextmanager
@@ -79,6 +79,7 @@ def record(f: Callable, *, values: bool = False) -> Callable:
       v5: float64 = numpy.add(v3, v4)  ...
       return v5
     """
+    need_function(f, "record(f)(x)")
 
     def recorded(*args, **kwargs):
         return run_recorded(f, args, kwargs, values=values).program

@@ -149,21 +149,31 @@ def ihfft(a, n=None, axis=-1, norm=None):
 # -- convolutions ------------------------------------------------------------------------------------------------------
 
 
-def whole(ybar, n, m, mode):
+def row(x):
+    """Return an operand as `np.convolve` reads it: a number is a row of one."""
+    return x if shape_of(x) else np.reshape(x, (1,))
+
+
+def whole(ybar, a, v, mode):
     """Put the cotangent of a part of a convolution into zeros of the length of the full one."""
-    size = shape_of(ybar)[0]
+    (size,), (n,), (m,) = [shape_of(x) or (1,) for x in (ybar, a, v)]
     first = {"full": 0, "same": (min(n, m) - 1) // 2, "valid": min(n, m) - 1}[mode]
     return scatter(ybar, slice(first, first + size), (n + m - 1,), spec_of(ybar).dtype)
 
 
+def slid(ybar, a, v, mode, over):
+    """Slide one operand over the cotangent, the other way round."""
+    return np.convolve(whole(ybar, a, v, mode), row(over)[::-1], "valid")
+
+
 def convolve_abar(ybar, y, a, v, mode="full"):
-    """Slide v over the cotangent, the other way round."""
-    return np.convolve(whole(ybar, a.shape[0], v.shape[0], mode), v[::-1], "valid")
+    """Slide v over the cotangent; a number gets a number."""
+    return slid(ybar, a, v, mode, v).reshape(shape_of(a))
 
 
 def convolve_vbar(ybar, y, a, v, mode="full"):
-    """Slide a over the cotangent, the other way round."""
-    return np.convolve(whole(ybar, a.shape[0], v.shape[0], mode), a[::-1], "valid")
+    """Slide a over the cotangent; a number gets a number."""
+    return slid(ybar, a, v, mode, a).reshape(shape_of(v))
 
 
 bilinear(np.convolve, convolve_abar, convolve_vbar)
@@ -223,6 +233,8 @@ bilinear(
 def correlate(a, v, mode="valid"):
     """Convolve with the other, reversed and conjugated."""
     a, v = array(a), array(v)
+    if not shape_of(a) or not shape_of(v):
+        return np.correlate(np.zeros(shape_of(a)), np.zeros(shape_of(v)), mode)  # raises: it takes no numbers
     if len(value(v)) > len(value(a)):
         return conj(correlate(v, a, mode))[::-1]
     return np.convolve(a, conj(v)[::-1], mode)

@@ -217,6 +217,8 @@ def _each(arys, function):
 @composite(np.trim_zeros)
 def trim_zeros(filt, trim="fb", axis=None):
     """Cut the zeros off the ends: where they are is read off the values, and has derivative zero."""
+    if not shape_of(filt):
+        return filt
     x = value(filt)
     where = np.nonzero(x)
     axes = range(x.ndim) if axis is None else normalize_axis_tuple(axis, x.ndim)

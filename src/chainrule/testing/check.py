@@ -17,6 +17,7 @@ from chainrule.engine.boxed import value
 from chainrule.errors import GradientCheckError, NotDifferentiableError, message
 from chainrule.testing.numerical import along, epsilon, largest, one_sided
 from chainrule.transforms import jvp, vjp
+from chainrule.transforms.common import need_function
 
 MODES = ("forward", "reverse")
 ENTRIES = 64  # up to so many entries each is checked by itself
@@ -74,6 +75,7 @@ def check_grads(
     Traceback (most recent call last):
     chainrule.errors.GradientCheckError: forward mode: the derivative of output 0 in argument 0 is 2, differences gi...
     """
+    need_function(f, "check_grads(f, (x,))")
     if order < 1:
         raise ValueError(f"order must be 1 or more, not {order!r}")
     for mode in modes:

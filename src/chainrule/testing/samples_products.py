@@ -188,6 +188,8 @@ FOURIER = [
       for a, b in (((2, 4), (3,)), ((2,), (2, 5)), ((2, 1, 4), (3, 3))) for mode in ("full", "same", "valid")],
     *[sample(fun, array(*a), array(*b), mode) for fun in (np.convolve, np.correlate)
       for mode in ("full", "same", "valid") for a, b in (((5,), (3,)), ((2,), (5,)), ((4,), (2,)))],
+    *[sample(np.convolve, array(*a), array(*b), mode)
+      for mode in ("full", "same", "valid") for a, b in (((), (3,)), ((4,), ()), ((), ()))],
 ]
 
 SAMPLES = REDUCTIONS + PRODUCTS + NORMS + FOURIER

@@ -83,6 +83,7 @@ SAMPLES = [
     sample(np.resize, array(2, 3), (2,)),
     sample(np.copy, array(2, 3)),
     sample(np.trim_zeros, array(4)),
+    sample(np.trim_zeros, array()),
     sample(np.diagonal, array(3, 3)),
     sample(np.diagonal, array(2, 3, 3), offset=-1, axis1=2, axis2=1),
     sample(np.diag, array(3)),

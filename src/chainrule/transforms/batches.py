@@ -13,7 +13,7 @@ from chainrule.engine.batched import STOPPED, Batched, NeedsLoop, batched, note_
 from chainrule.engine.boxed import Boxed, all_values
 from chainrule.engine.spec import shape_of
 from chainrule.errors import ShapeError, raised_in
-from chainrule.transforms.common import name_of, own, run
+from chainrule.transforms.common import name_of, need_function, own, run
 
 
 def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
@@ -66,6 +66,7 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
     >>> cr.vmap(lambda x: x.sum() if x[0] > 0 else x.prod()).loops(x)  # doctest: +ELLIPSIS
     ('the function itself: a branch on a value that differs, ...:1 in <lambda>',)
     """
+    need_function(f, "vmap(f)(xs)")
 
     @functools.wraps(f, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
     def evaluate(*args, **kwargs):

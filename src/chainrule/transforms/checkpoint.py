@@ -27,7 +27,7 @@ from chainrule.engine.held import held
 from chainrule.engine.tape import BUFFER, SLOT, Node, leaf, pull_back, slot_pull, tick
 from chainrule.engine.variable import Variable, reboxed
 from chainrule.errors import InPlaceError, NotDifferentiableError
-from chainrule.transforms.common import Chosen, name_of
+from chainrule.transforms.common import Chosen, name_of, need_function
 from chainrule.transforms.forward import pushed
 from chainrule.transforms.reverse import Tape
 
@@ -71,8 +71,7 @@ def checkpoint(f: Callable) -> Callable:
     >>> cr.grad(loss)(np.array([[0.1, 0.2], [0.3, 0.4]])).shape
     (2, 2)
     """
-    if not callable(f):
-        raise TypeError(f"checkpoint takes a function, not {f!r}")
+    need_function(f, "checkpoint(f)(x)")
     definition = Definition(f, name_of(f))
 
     @functools.wraps(f, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
@@ -143,7 +142,7 @@ class Segment(Call):
                 f"memory: {error}.",
                 "work on a copy:  x = x.copy().",
             ) from error
-        values, self.out_structure = tree.flatten(y)
+        values, self.out_structure = tree.flatten_numbers(y)
         values = [own(plain(v)) for v in values]
         self.several = self.out_structure is not None
         self.checked_values(f, values)

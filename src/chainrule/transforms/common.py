@@ -12,13 +12,23 @@ from chainrule.engine.buffer import plain
 from chainrule.engine.dual import float_point
 from chainrule.engine.held import is_locked
 from chainrule.engine.spec import shape_of, spec_of
-from chainrule.errors import ChainruleError, InPlaceError, NotDifferentiableError, unwrap
+from chainrule.errors import ChainruleError, InPlaceError, NotDifferentiableError, message, unwrap
 from chainrule.rules.scalars import number
 
 
 def name_of(f):
     """Return a function's name for messages."""
     return getattr(f, "__name__", None) or type(f).__name__
+
+
+def need_function(f, usage):
+    """Raise if a transform was given a value in place of the function, as in ``grad(f(x))``; `usage` shows its call."""
+    if not callable(f):
+        what = f"an array of shape {f.shape}" if getattr(f, "shape", ()) else f"{f!r:.60}"
+        raise TypeError(message(
+            f"{usage.partition('(')[0]} takes a function, not {what}.",
+            f"give it the function itself, and not a result of it:  chainrule.{usage}.",
+        ))  # fmt: skip
 
 
 class Chosen:
@@ -217,6 +227,6 @@ def settled_number(xbar, kind):
 
 
 __all__ = [
-    "Chosen", "describe", "name_of", "opened_aux", "output_point", "own", "points", "run", "settle", "shape_of",
-    "spec_of", "split_aux", "value",
+    "Chosen", "describe", "name_of", "need_function", "opened_aux", "output_point", "own", "points", "run", "settle",
+    "shape_of", "spec_of", "split_aux", "value",
 ]  # fmt: skip

@@ -12,15 +12,13 @@ from chainrule import tree
 from chainrule.engine.boxed import Boxed
 from chainrule.engine.custom import Definition, call
 from chainrule.errors import NotDifferentiableError, UnsupportedArgumentError
-from chainrule.transforms.common import name_of
+from chainrule.transforms.common import name_of, need_function
 
 
 class CustomRule:
     """A function with a rule of its own. Made by `custom_vjp` and `custom_jvp`; called as the function itself."""
 
     def __init__(self, f: Callable, nondiff_argnums: Any = ()) -> None:
-        if not callable(f):
-            raise TypeError(f"a function is needed, not {f!r}")
         functools.update_wrapper(self, f)
         self._f = f
         self.__name__ = getattr(f, "__name__", type(f).__name__)  # of ufuncs and of objects, too
@@ -209,6 +207,7 @@ def custom_vjp(f: Callable | None = None, *, nondiff_argnums: int | str | tuple 
     """
     if f is None:
         return functools.partial(custom_vjp, nondiff_argnums=nondiff_argnums)
+    need_function(f, "custom_vjp(f)")
     return CustomRule(f, nondiff_argnums)
 
 
@@ -254,4 +253,5 @@ def custom_jvp(f: Callable | None = None, *, nondiff_argnums: int | str | tuple 
     """
     if f is None:
         return functools.partial(custom_jvp, nondiff_argnums=nondiff_argnums)
+    need_function(f, "custom_jvp(f)")
     return CustomRule(f, nondiff_argnums)

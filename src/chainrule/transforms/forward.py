@@ -14,7 +14,17 @@ from chainrule.engine.spec import fit, spec_of, zeros_of
 from chainrule.engine.tape import leaf, pull_back
 from chainrule.engine.variable import Variable, fresh
 from chainrule.errors import ShapeError
-from chainrule.transforms.common import Chosen, name_of, opened_aux, output_point, own, points, run, split_aux
+from chainrule.transforms.common import (
+    Chosen,
+    name_of,
+    need_function,
+    opened_aux,
+    output_point,
+    own,
+    points,
+    run,
+    split_aux,
+)
 from chainrule.transforms.reverse import _JOIN, Node, Tape, seeds_like
 
 
@@ -50,6 +60,7 @@ def jvp(f: Callable, primals: tuple, tangents: tuple, has_aux: bool = False) -> 
     >>> cr.jvp(np.sin, (0.0,), (1.0,))
     (np.float64(0.0), np.float64(1.0))
     """
+    need_function(f, "jvp(f, (x,), (xdot,))")
     if not isinstance(primals, tuple | list) or not isinstance(tangents, tuple | list):
         raise TypeError(
             "jvp(f, primals, tangents): primals and tangents must be tuples, one entry for each argument of f"
@@ -154,6 +165,7 @@ def linearize(f: Callable, *primals: Any) -> tuple:
     >>> pushforward(np.array([1.0, 0.0])), pushforward(np.array([0.0, 1.0]))
     (array([2., 0.]), array([0., 6.]))
     """
+    need_function(f, "linearize(f, x)")
     record = Tape(f, Chosen(f, tuple(range(len(primals))), None), primals, {}, keep=True)
     specs = [[spec_of(x) for x in values] for values in record.points]
     out_specs = [spec_of(y) for y in record.outputs]

@@ -13,7 +13,7 @@ from chainrule.engine.boxed import Boxed
 from chainrule.engine.spec import shape_of, spec_of, zeros_of
 from chainrule.errors import HolomorphicError
 from chainrule.transforms.at_once import all_at_once, some_units, units
-from chainrule.transforms.common import Chosen, name_of, points
+from chainrule.transforms.common import Chosen, name_of, need_function, points
 from chainrule.transforms.forward import jvp
 from chainrule.transforms.reverse import Tape, grad
 
@@ -108,6 +108,7 @@ def jacobian(
     >>> print(J.choice(np.array([2.0, 5.0])))
     forward: 2 columns (one for each input) cost less than 3 rows (one for each output)
     """
+    need_function(f, "jacobian(f)(x)")
     if mode not in MODES:
         raise ValueError(f"mode must be one of {', '.join(map(repr, MODES))}, not {mode!r}")
     if chunk is not None and (not isinstance(chunk, int) or chunk < 1):
@@ -328,6 +329,7 @@ def hessian(
     array([[10.,  6.],
            [ 6.,  0.]])
     """
+    need_function(f, "hessian(f)(x)")
     g = grad(f, argnums, argnames, holomorphic=holomorphic)
     if chunk is not None and (not isinstance(chunk, int) or chunk < 1):
         raise ValueError(f"chunk must be a positive int, not {chunk!r}")
@@ -371,6 +373,7 @@ def hvp(f: Callable, x: Any, v: Any) -> Any:
     >>> cr.hvp(f, np.array([3.0, 5.0]), np.array([1.0, 0.0]))
     array([10.,  6.])
     """
+    need_function(f, "hvp(f, x, v)")
     return jvp(grad(f), (x,), (v,))[1]
 
 

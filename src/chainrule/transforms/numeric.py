@@ -18,7 +18,7 @@ from chainrule.engine.boxed import inexact, value
 from chainrule.engine.custom import Call, Definition, call
 from chainrule.engine.spec import ones_of, shape_of, spec_of, zeros_of
 from chainrule.errors import NotConvergedError, ShapeError
-from chainrule.transforms.common import name_of, points
+from chainrule.transforms.common import name_of, need_function, points
 from chainrule.transforms.reverse import seeds_like
 
 HALVINGS = 14  # the smallest step is the first one divided by 2^13
@@ -52,7 +52,7 @@ class Numeric:
         ydots, error, _ = made.along(dots, leaves, [v for v in made.listed(y) if inexact(v)])
         ydots = iter(ydots)
         full = [next(ydots) if inexact(v) else zeros_of(v) for v in made.listed(y)]
-        return made.result(y), tree.unflatten(made.out_structure, full), error
+        return made.result(y), tree.derivatives(made.out_structure, full), error
 
     def __repr__(self):
         return f"<{self._definition.name}, differentiated by differences>"
@@ -256,8 +256,7 @@ def numeric(f: Callable, *, step: float = 0.1, rtol: float | None = None) -> Num
     >>> bool(abs(ydot - 0.9227843350984671) <= error < 1e-9)
     True
     """
-    if not callable(f):
-        raise TypeError(f"numeric takes a function, not {f!r}")
+    need_function(f, "numeric(f)(x)")
     if not step > 0:
         raise ValueError(f"step must be positive, not {step!r}")
     if rtol is not None and not rtol > 0:

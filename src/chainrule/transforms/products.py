@@ -9,7 +9,7 @@ from chainrule import tree
 from chainrule.engine.boxed import Boxed
 from chainrule.engine.spec import shape_of, spec_of
 from chainrule.errors import NotScalarError
-from chainrule.transforms.common import Chosen, name_of, points
+from chainrule.transforms.common import Chosen, name_of, need_function, points
 from chainrule.transforms.forward import jvp
 from chainrule.transforms.jacobians import hvp
 from chainrule.transforms.reverse import seeds_like, vjp
@@ -60,6 +60,8 @@ def gauss_newton(f: Callable, loss: Callable, x: Any, v: Any) -> Any:
     >>> cr.gauss_newton(f, loss, np.array([1.0, 2.0]), np.array([1.0, 0.0]))  # J = [[2, 0], [2, 1]]
     array([8., 2.])
     """
+    for function in (f, loss):
+        need_function(function, "gauss_newton(f, loss, x, v)")
     y, ydot = jvp(f, (x,), (v,))
     hv = hvp(loss, y, ydot)
     _, pullback = vjp(f, x)
@@ -99,6 +101,7 @@ def directional(f: Callable, x: Any, v: Any, order: int = 1) -> tuple:
     >>> [float(d) for d in cr.directional(lambda x: x**3, 2.0, 1.0, order=4)]
     [8.0, 12.0, 12.0, 6.0, 0.0]
     """
+    need_function(f, "directional(f, x, v)")
     if isinstance(order, bool) or not isinstance(order, int | np.integer) or order < 0:
         raise ValueError(f"order must be 0 or a positive int, not {order!r}")
     if order == 0:
@@ -145,6 +148,7 @@ def hessian_diagonal(f: Callable, argnums: int | None = None, argnames: str | No
     >>> cr.hessian_diagonal(lambda x: x[0] ** 3 * x[1] + x[1] ** 2)(np.array([2.0, 5.0]))
     array([60.,  2.])
     """
+    need_function(f, "hessian_diagonal(f)(x)")
     chosen = Chosen(f, argnums, argnames)
     if not chosen.one:
         raise ValueError("hessian_diagonal takes one argument: an int for argnums, or a name")

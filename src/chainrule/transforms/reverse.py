@@ -21,6 +21,7 @@ from chainrule.transforms.common import (
     Chosen,
     describe,
     name_of,
+    need_function,
     opened_aux,
     output_point,
     own,
@@ -195,6 +196,7 @@ def vjp(f: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     >>> pullback(np.array([1.0]))
     (array([[3., 4.]]), array([1., 2.]))
     """
+    need_function(f, "vjp(f, x)")
     record = Tape(f, Chosen(f, tuple(range(len(primals))), None), primals, {}, has_aux, keep=True)
     specs = [spec_of(y) for y in record.outputs]
 
@@ -269,6 +271,7 @@ def value_and_grad(
     >>> cr.value_and_grad(lambda x: np.sum(x**2))(np.array([1.0, 2.0]))
     (np.float64(5.0), array([2., 4.]))
     """
+    need_function(f, "value_and_grad(f)(x)")
     chosen = Chosen(f, argnums, argnames)
 
     @functools.wraps(f, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
@@ -348,6 +351,7 @@ def grad(
     >>> cr.grad(cr.grad(lambda x: x**3))(2.0)
     12.0
     """
+    need_function(f, "grad(f)(x)")
     both = value_and_grad(f, argnums, argnames, has_aux, holomorphic)
 
     @functools.wraps(f, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
@@ -370,6 +374,7 @@ def elementwise_grad(f: Callable, argnums: int | None = None, argnames: str | No
     >>> cr.elementwise_grad(np.square)(np.array([1.0, 2.0, 3.0]))
     array([2., 4., 6.])
     """
+    need_function(f, "elementwise_grad(f)(x)")
     chosen = Chosen(f, argnums, argnames)
 
     @functools.wraps(f, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())

@@ -11,6 +11,7 @@ from chainrule import tree
 from chainrule.engine.custom import place
 from chainrule.errors import ShapeError
 from chainrule.transforms.checkpoint import checkpoint as recomputed
+from chainrule.transforms.common import need_function
 
 
 def scan(
@@ -63,8 +64,7 @@ def scan(
     >>> cr.grad(lambda payments: cr.scan(step, 0.0, payments)[0])(np.ones(3))
     array([2.25, 1.5 , 1.  ])
     """
-    if not callable(step):
-        raise TypeError(f"scan(step, state, xs): step must be a function, not {step!r}")
+    need_function(step, "scan(step, state, xs)")
     n = steps_of(xs, length)
     size = segment_size(checkpoint, n)
     if size is None:
