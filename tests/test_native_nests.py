@@ -56,7 +56,7 @@ class Nest:
                 memory = Memory.of_rows(pointers[s], s.shape, s.dtype)
                 lanes.store(b, memory, list(range(len(held[s].refs))), held[s].refs)
         b.ret(b.cast("zext", wrong, "i32") if wrong is not None else constant("i32", 0))
-        self.code = target.compiled(module.text(), 2)
+        self.code = target.compiled(module.text(), 1)
         self.run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(self.code.address("run"))
 
     def __call__(self, values):

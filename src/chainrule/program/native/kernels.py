@@ -10,11 +10,9 @@ from collections import defaultdict
 import numpy as np
 
 from chainrule.engine import indexing
-from chainrule.engine.rule import RULES
-from chainrule.engine.spec import cast_to
 from chainrule.program.backend.arrays import is_basic
 from chainrule.program.backend.arrays import kind_of as backend_kind
-from chainrule.program.backend.numbers import FLOAT, function_of
+from chainrule.program.backend.numbers import function_of
 from chainrule.program.ir import PYTHON, Equation, Program, Symbol
 from chainrule.program.loops.ir import taken_from
 from chainrule.program.native import lanes, nests, products, target
@@ -22,6 +20,7 @@ from chainrule.program.native.builder import SIZES, STORED, Value, type_of
 from chainrule.program.native.lanes import Lanes, single
 from chainrule.program.native.nests_walk import Unfit
 from chainrule.program.native.scalars import NotLowered
+from chainrule.program.native.simpler import simpler
 from chainrule.program.native.straight import AS_PYTHON, CHUNK, Straight
 from chainrule.program.native.values import MOST_ENTRIES, Entries, Memory, Number
 
@@ -42,7 +41,7 @@ class Arrays(Straight):
 
     def __init__(self, program: Program, name: str = "kernel") -> None:
         fixed = dict(sorted(program.constants.items(), key=lambda item: not in_rows(item[1])))
-        program = program.like(counted(program.equations))
+        program = program.like(simpler(program.equations))
         program.constants = {s: c for s, c in fixed.items() if s in program.constants}  # the others last
         super().__init__(program, name)
         self.free: dict[int, list] = defaultdict(list)  # words -> places in the frame that are free again
@@ -280,22 +279,6 @@ def arranged(program: Program) -> list:
     if not any(is_large(s) for s in symbols_of(program)):
         return equations
     return nests.clusters(equations, program.outputs, is_large, lambda e: not is_alias(e) and not is_product(e))
-
-
-def counted(equations: list) -> list:
-    """Return equations with counts of truth values as sums of floats, which nests know, and which are as exact."""
-    made = []
-    for e in equations:
-        if e.__class__ is Equation and e.fun is np.sum and len(e.inputs) == 1 and e.output.__class__ is Symbol:
-            x, s = e.inputs[0], e.output
-            params = {k: v for k, v in e.params.items() if k != "dtype"}
-            if x.__class__ is Symbol and x.dtype == np.dtype(bool) and s.dtype == np.dtype(np.int64) and is_large(x):
-                whole, total = Symbol(f"{s}_w", x.shape, FLOAT), Symbol(f"{s}_s", s.shape, FLOAT)
-                made.append(Equation(RULES[cast_to], (x,), {"dtype": FLOAT}, whole, None, e.place))
-                made.append(Equation(e.rule, (whole,), params, total, None, e.place))
-                e = Equation(RULES[cast_to], (total,), {"dtype": s.dtype}, s, None, e.place)
-        made.append(e)
-    return made
 
 
 def is_product(e) -> bool:

@@ -12,6 +12,7 @@ added up row by row in memory.
 
 import contextlib
 import itertools
+import math
 
 import numpy as np
 
@@ -35,6 +36,7 @@ from chainrule.program.native.scalars import MAPS, clip, computes_in, converted,
 from chainrule.program.native.values import Entries, Memory, Number, rows
 
 FEW, SEVERAL = 100, 250  # lines of rounds that are taken in turns: four or three, and two
+SMALL = 1 / 8  # of all rounds: pieces with fewer are not worth more code
 BLOCK = 128  # rounds after which an accumulator is emptied into its total
 
 
@@ -627,9 +629,12 @@ class Emit(Walk):
             emptied = self.flushes() if rounds > 2 * BLOCK else []
             turns = self.turns(rounds)
             step = turns * lanes
-            for _ in range(rounds % turns):
+            first = low + rounds % turns * lanes
+            if first - low > lanes:
+                self.loop(low, first, lanes, self.round_of)
+            elif first > low:
                 self.round_of(constant("i64", low))
-                low += lanes
+            low = first
 
             def with_blocks(index):
                 self.round_of(index, *[b.binary("add", index, constant("i64", k * lanes)) for k in range(1, turns)])
@@ -653,7 +658,7 @@ class Emit(Walk):
 
     def turns(self, rounds) -> int:
         """Return how many rounds are taken in turns: of short bodies several, of those that call the library more."""
-        if self.size > SEVERAL or rounds < 8:
+        if self.size > SEVERAL or rounds < 8 or self.part() < SMALL:
             return 1
         lines: list[str] = []
         with self.into(lines):  # a round that is not kept: how long it is
@@ -661,6 +666,11 @@ class Emit(Walk):
         calls = any("_ZGV" in line for line in lines)
         most = (4 if calls else 3) if len(lines) <= FEW else 2 if calls and len(lines) <= SEVERAL else 1
         return most if rounds >= 4 * most else 1
+
+    def part(self) -> float:
+        """Return which part of all rounds the pieces at hand have."""
+        lengths = [high - low for low, high in self.ranges]
+        return math.prod(lengths) / math.prod(self.loops)
 
     def flushes(self):
         """Return functions that empty accumulators; set by the reductions."""

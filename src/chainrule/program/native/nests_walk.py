@@ -87,10 +87,11 @@ def is_elementwise(e) -> bool:
         return fun not in WHOLE
     if fun in WHOLE or fun in (np.absolute, np.sign) or (kind != "i1" and fun in ARITHMETIC):
         return True
-    return (kind == "i1" and fun in (np.add, np.multiply, np.equal, np.not_equal, np.maximum, np.minimum)) or (
-        kind != "i1" and type_of(s.dtype) == "i1")  # fmt: skip
+    return (kind == "i1" and fun in TRUTHS) or (kind != "i1" and type_of(s.dtype) == "i1")
 
 
+TRUTHS = {np.add, np.multiply, np.equal, np.not_equal, np.maximum, np.minimum, np.logical_not, np.logical_and,
+          np.logical_or, np.logical_xor}  # fmt: skip
 WHOLE = {np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert}
 ARITHMETIC = {np.add, np.subtract, np.multiply, np.negative, np.square, np.maximum, np.minimum, np.remainder,
               np.floor_divide, np.positive}  # fmt: skip
