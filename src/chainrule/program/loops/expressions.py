@@ -1,5 +1,6 @@
 """What the user's expression names that a recorded call belongs to, read off the byte code."""
 
+import bisect
 import dis
 import functools
 from typing import NamedTuple
@@ -23,10 +24,13 @@ class Expression(NamedTuple):
 
 @functools.lru_cache(4096)
 def expression_at(code, at):
-    """Return the expression whose last instruction is at an offset of a code object."""
+    """Return the expression whose last instruction is at an offset of a code object, or within its inline caches.
+
+    (Where an instruction calls a function of Python's own, as `__getitem__`, its frame stands behind them.)
+    """
     instructions = [i for i in dis.get_instructions(code) if i.opname not in ("CACHE", "EXTENDED_ARG", "NOP")]
-    here = next((k for k, i in enumerate(instructions) if i.offset == at), None)
-    if here is None or instructions[here].positions is None or instructions[here].positions.col_offset is None:
+    here = bisect.bisect_right(instructions, at, key=lambda i: i.offset) - 1
+    if instructions[here].positions is None or instructions[here].positions.col_offset is None:
         return Expression(frozenset(all_names(instructions)))
     i = instructions[here]
     if i.opname.startswith("FOR_ITER"):

@@ -78,6 +78,16 @@ def targets(code):
 
 
 @functools.lru_cache(1024)
+def jumps_within_a_line(code):
+    """Return offset -> target of the backward jumps within a line: since Python 3.13 it is told at the jump."""
+    lines = {i.offset: i.positions.lineno for i in dis.get_instructions(code) if i.positions}
+    return {
+        i.offset: i.argval for i in dis.get_instructions(code)
+        if i.argval in targets(code) and "JUMP_BACKWARD" in i.opname and lines.get(i.offset) == lines.get(i.argval)
+    }  # fmt: skip
+
+
+@functools.lru_cache(1024)
 def heads(code):
     """Return the lines on which a ``for`` of a code object stands."""
     counted = {t for t, is_for in targets(code).items() if is_for}
@@ -125,6 +135,7 @@ class listening:
         """Take note of a backward jump."""
         if event == "line":
             where = frame.f_lasti
+            where = jumps_within_a_line(frame.f_code).get(where, where)
             if where in targets(frame.f_code):
                 self.mark(frame, where)
             elif frame.f_lineno in heads(frame.f_code):  # where a loop may begin
