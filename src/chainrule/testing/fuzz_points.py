@@ -237,13 +237,21 @@ class Case:
         """Tell whether the program meets the tip of a cone, or an infinite slope, which give NaN: docs/policies.md."""
         seen = []
         with contextlib.ExitStack() as stack:
-            for owner, name in CONES:
-                stack.enter_context(watched(owner, name, lambda y: seen.append(np.any(abs(all_values(y)) < 1e-12))))
+            for owner, name, least in CONES:
+
+                def look(y, least=least):
+                    seen.append(np.any(abs(abs(all_values(y)) - least) < 1e-12))
+
+                stack.enter_context(watched(owner, name, look))
             self.f(*copied(list(self.args)))
         return any(seen)
 
 
-CONES = [(np, "std"), (np, "hypot"), (np.linalg, "norm"), (np, "sqrt"), (np.lib.scimath, "sqrt")]
+CONES = [  # functions, and the size that their results have where the slope is infinite or undefined
+    (np, "std", 0), (np, "hypot", 0), (np.linalg, "norm", 0), (np, "sqrt", 0), (np.lib.scimath, "sqrt", 0),
+    (np, "arccos", 0), (np.lib.scimath, "arccos", 0), (np, "arccosh", 0), (np, "arcsin", np.pi / 2),
+    (np.lib.scimath, "arcsin", np.pi / 2),
+]  # fmt: skip
 
 
 @contextlib.contextmanager
