@@ -23,6 +23,7 @@ from chainrule import tree
 from chainrule.testing.fuzz_compare import compare
 from chainrule.testing.fuzz_points import Counts
 from chainrule.testing.fuzz_statements import written
+from chainrule.testing.fuzz_wide import Wide
 from chainrule.testing.fuzz_writing import FEATURES, Written, statements
 
 ENOUGH = 100  # programs: the shares of what was left out in fewer tell nothing
@@ -55,14 +56,19 @@ class Report:
         return "\n".join([*lines, str(self.counts)])
 
 
-def program(seed: int, number: int) -> Written:
-    """Return program `number` of a seed."""
-    return written(_random.Random(f"{seed} {number}"))
+def program(seed: int, number: int, native: bool = False) -> Written:
+    """Return program `number` of a seed; for machine code every other one is of larger arrays."""
+    random = _random.Random(f"{seed} {number}")
+    return written(random, writer=Wide) if native and number % 2 else written(random)
 
 
 def check(made: Written, number: int = 0, only: Any = None, native: bool = False) -> tuple:
-    """Compare a program under every mode; return (findings, counts of comparisons)."""
-    return compare(made, _random.Random(number), only, native)
+    """Compare a program under every mode, or as machine code; return (findings, counts of comparisons)."""
+    if not native:
+        return compare(made, _random.Random(number), only)
+    from chainrule.testing.fuzz_native import NativeComparison
+
+    return compare(made, _random.Random(number), only, NativeComparison)
 
 
 def check_program(random: Any) -> tuple:
@@ -143,7 +149,7 @@ def fuzz(programs: int, seed: int = 0, first: int = 0, each: Callable | None = N
     each : callable, optional
         Called with (number, program, findings) after each program; the run ends if it returns True.
     native : bool
-        Whether to compile to machine code, too, which takes several times as long. Needs llvmlite.
+        Whether to compare machine code instead of all other modes. Needs llvmlite.
 
     Returns
     -------
@@ -158,7 +164,7 @@ def fuzz(programs: int, seed: int = 0, first: int = 0, each: Callable | None = N
     """
     report, start = Report(), time.perf_counter()
     for number in range(first, first + programs):
-        made = program(seed, number)
+        made = program(seed, number, native)
         findings, counts = check(made, number, None, native)
         report.add(number, made, findings, counts)
         report.seconds = time.perf_counter() - start
@@ -174,7 +180,7 @@ def main(argv: list | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="which programs (0)")
     parser.add_argument("--first", type=int, default=0, help="the number of the first (0)")
     parser.add_argument("--most", type=int, default=5, help="end after so many failing programs (5)")
-    parser.add_argument("--native", action="store_true", help="compile to machine code, too")
+    parser.add_argument("--native", action="store_true", help="compare machine code, in place of the other modes")
     parser.add_argument("--whole", action="store_true", help="do not shorten failing programs")
     options = parser.parse_args(argv)
     failing = 0

@@ -31,7 +31,8 @@ REFUSALS = (
 )  # what docs/limits.md names: traced values written into plain arrays
 ORDINARY = boxed.ordinary
 PROGRAMS = ("record", "flat", "compile", "native")
-COMPILE, NATIVE = (functools.partial(compile, backend=backend) for backend in ("numpy", "native"))
+COMPILE = functools.partial(compile, backend="numpy")
+TRANSFORMS = {"flat": flat, "compile": COMPILE}
 
 
 @contextlib.contextmanager
@@ -60,10 +61,6 @@ class Finding:
 class Comparison(Case):
     """The modes of one program, each compared with the plain run or with another."""
 
-    def __init__(self, program, random, only=None, native=False):
-        super().__init__(program, random, only)
-        self.transforms = {"flat": flat, "compile": COMPILE, **({"native": NATIVE} if native else {})}
-
     def run(self):
         """Compare all modes; return the findings."""
         self.where, self.records, self.gradients = 0, {}, {}
@@ -87,7 +84,7 @@ class Comparison(Case):
         self.mode("jacobian", self.jacobian)
         self.mode("record", lambda: self.recorded(self.f, False))
         self.mode("record of grad", lambda: self.recorded(grad(self.loss, self.argnums), True))
-        for name, transform in self.transforms.items():
+        for name, transform in TRANSFORMS.items():
             self.mode(name, lambda: self.function(transform, name, self.f, False))
             self.mode(f"{name} of grad", lambda: self.function(transform, name, grad(self.loss, self.argnums), True))
         self.mode("grad of compile", self.through_compiled)
@@ -328,7 +325,7 @@ class Comparison(Case):
                 self.leave("a program for finite numbers")
                 continue
             try:
-                self.same_outputs(found, gradient, k, name, gradient or name == "native")
+                self.same_outputs(found, gradient, k, name)
             except Differs:
                 if not self.trembles(found, f, k):
                     raise
@@ -385,23 +382,17 @@ class Comparison(Case):
             self.gradients[k] = tree.flatten(grad(self.loss, self.argnums)(*copied(list(self.points[k]))))[0]
         return self.gradients[k]
 
-    def same_outputs(self, found, gradient, k, what, rounds=None):
-        """Compare outputs with those of the eager run at a point; up to rounding if `rounds`, or of a gradient."""
-        rounds = gradient if rounds is None else rounds
+    def same_outputs(self, found, gradient, k, what):
+        """Compare outputs with those of the eager run at a point; up to rounding those of a gradient."""
         want = self.gradient(k) if gradient else self.plain[k]
+        close, scale = (CLOSE, 100 * size(want)) if gradient else (SAME, 0.0)
         for j, (a, b) in enumerate(zip(found, want, strict=True)):
-            self.equal(
-                a,
-                b,
-                f"{what}, output {j} at point {k}",
-                CLOSE if rounds else SAME,
-                scale=100 * size(want) if rounds else 0.0,
-            )
+            self.equal(a, b, f"{what}, output {j} at point {k}", close, scale=scale)
 
 
-def compare(program, random, only=None, native=False):
-    """Compare one program under every mode, as machine code if asked; return (findings, counts of comparisons)."""
+def compare(program, random, only=None, kind=Comparison):
+    """Compare one program under every mode of a kind of comparison; return (findings, counts of comparisons)."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # those of the program itself
-        comparison = Comparison(program, random, only, native)
+        comparison = kind(program, random, only)
         return comparison.run(), comparison.counts

@@ -105,6 +105,8 @@ np.cross({m}, {b})
 class Expressions(Writer):
     """Writes expressions: each method returns one as text."""
 
+    methods = METHODS
+
     def expression(self, depth=2):
         """Draw an expression of any shape."""
         if depth == 0 or self.chance(0.08):
@@ -143,7 +145,7 @@ class Expressions(Writer):
     def method_expression(self, depth):
         """Draw one of the common ways of calling NumPy, as people write them."""
         v = self.wide() if depth < 2 or self.chance(0.7) else f"({self.expression(depth - 1)})"
-        return self.pick(METHODS).format(v=v, c=self.constant())
+        return self.pick(self.methods).format(v=v, c=self.constant())
 
     def matrix_expression(self, depth):
         """Draw linear algebra of well-conditioned matrices."""

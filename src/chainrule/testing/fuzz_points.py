@@ -34,17 +34,20 @@ class Counts:
     """How many comparisons were made, and how many left out and why.
 
     `apart` are those that a program has no use for: of single precision with differences, of a way that a record has
-    not taken. `left` are those that could not be decided; a run with many of one kind is not to be trusted.
+    not taken. `left` are those that could not be decided; a run with many of one kind is not to be trusted. `reached`
+    tells how many compiled programs reach a part of the machine code's back end.
     """
 
     def __init__(self):
         self.made, self.apart, self.left = 0, collections.Counter(), collections.Counter()
+        self.reached = collections.Counter()
 
     def add(self, other):
         """Add the counts of another."""
         self.made += other.made
         self.apart.update(other.apart)
         self.left.update(other.left)
+        self.reached.update(other.reached)
 
     def excess(self, limit=LIMIT):
         """Return the reasons for which more than a share of all comparisons was left out."""
@@ -55,6 +58,7 @@ class Counts:
         lines = [f"{self.made} comparisons"]
         for title, counter in (("left out", self.left), ("not to be made", self.apart)):
             lines += [f"  {n:6} {title}: {why}" for why, n in counter.most_common()]
+        lines += [f"  {n:6} compiled: {what}" for what, n in self.reached.most_common()]
         return "\n".join(lines)
 
 

@@ -58,9 +58,14 @@ cr.elementwise_grad(lambda t: np.sin(t) * {c})({o})
 cr.hessian(lambda t: np.sum(np.sin({e})))({o}[:2]).sum(axis=0)
 """.strip().split("\n")
 
+KINDS = ["assign"] * 5 + ["broadcast", "branch", "for", "while", "write", "write", "view", "nested"]
+
 
 class Statements(Expressions):
     """Writes statements: each method appends one, or none if its draw does not run."""
+
+    kinds = KINDS
+    singles = 0.08  # the share of programs in single precision
 
     def statement(self, kind):
         """Append a statement of a kind; tell whether one was."""
@@ -318,16 +323,13 @@ class Statements(Expressions):
         return text
 
 
-KINDS = ["assign"] * 5 + ["broadcast", "branch", "for", "while", "write", "write", "view", "nested"]
-
-
-def written(random, longest=7):
+def written(random, longest=7, writer=Statements):
     """Return a random program, as a `Written`, that needs nothing which is refused by design."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # those of what is drawn
         warnings.simplefilter("error", np.exceptions.ComplexWarning)  # complex numbers into real arrays: refused
         for _ in range(20):
-            program = one(random, longest)
+            program = one(random, longest, writer)
             leaves, structure = tree.flatten(program.args)
             tangents = tree.unflatten(
                 structure, [np.ones_like(x) if isinstance(x, np.ndarray) else 1.0 for x in leaves]
@@ -342,11 +344,11 @@ def written(random, longest=7):
     return program
 
 
-def one(random, longest):
+def one(random, longest, writer):
     """Write one program."""
-    writer = Statements(random, single=random.random() < 0.08)
+    writer = writer(random, single=random.random() < writer.singles)
     wanted = [kind for kind in ("branch", "view", "broadcast", "nested") if random.random() < 0.38]
-    kinds = wanted + [writer.pick(KINDS) for _ in range(random.randrange(1, longest))]
+    kinds = wanted + [writer.pick(writer.kinds) for _ in range(random.randrange(1, longest))]
     for k in range(len(kinds) - 1, 0, -1):
         j = random.randrange(k + 1)
         kinds[k], kinds[j] = kinds[j], kinds[k]

@@ -35,7 +35,9 @@ class Written:
     def source(self):
         """The text, which runs where np, cr, special and `call` are defined as in `namespace`."""
         captured = {n: a for n, a in self.captured.items() if any(n in line for line in self.lines)}
-        kept = [f"{n} = np.{a!r}\n{n}.setflags(write=False)" for n, a in captured.items()]  # each run finds the same
+        kept = [
+            f"{n} = {text_of(a)}\n{n}.setflags(write=False)" for n, a in captured.items()
+        ]  # each run finds the same
         body = [f"    {line}" for line in self.lines]
         returned = ", ".join(self.results) + ","
         return "\n".join([*kept, f"def f({', '.join(self.signature)}):", *body, f"    return {returned}", ""])
@@ -56,6 +58,15 @@ class Written:
     def returning(self, results):
         """Return the program with fewer results."""
         return Written(self.lines, self.signature, self.args, results, self.features, self.captured)
+
+
+def text_of(a):
+    """Return an array as text that makes one of the same strides: by rows, by columns, or with gaps."""
+    if a.flags.c_contiguous:
+        return f"np.array({a.tolist()}, np.{a.dtype})"
+    if a.flags.f_contiguous:
+        return f"np.array({a.T.tolist()}, np.{a.dtype}).T"
+    return f"np.repeat(np.array({a.tolist()}, np.{a.dtype}), 2, axis=-1)[..., ::2]"
 
 
 def statements(lines):
@@ -129,7 +140,7 @@ def call(label, *operands):
 def base_namespace():
     """Return the names that a program may use."""
     public = importlib.import_module("chainrule")  # a program is a user's code
-    scope = {"np": np, "cr": public, "call": call, "rule": rule}
+    scope = {"np": np, "cr": public, "call": call, "rule": rule, "__name__": "fuzzed"}  # loops of modules are rolled
     try:
         from scipy import special
 
@@ -157,6 +168,8 @@ def moderate(x):
 class Writer:
     """Writes one program. `random` makes all choices."""
 
+    shapes = SHAPES
+
     def __init__(self, random, single=False):
         self.random, self.single = random, single
         self.lines, self.features, self.names, self.captured = [], set(), itertools.count(1), {}
@@ -176,17 +189,17 @@ class Writer:
             name = "xyz"[k]
             signature.append(name)
             if kind == "dict":
-                args.append({"w": self.numbers(self.pick(SHAPES)), "b": self.numbers((3,))})
+                args.append({"w": self.numbers(self.pick(self.shapes)), "b": self.numbers((3,))})
                 head += [f'w{k}, b{k} = {name}["w"], {name}["b"]']
             elif kind == "tuple":
-                args.append((self.numbers(self.pick(SHAPES)), self.number()))
+                args.append((self.numbers(self.pick(self.shapes)), self.number()))
                 head += [f"a{k}, s{k} = {name}"]
             elif kind == "number":
                 args.append(self.number())
             elif kind == "0-d":
                 args.append(np.array(self.number(), self.dtype))
             else:
-                shape = self.pick(SHAPES[:-1] if k == 0 else SHAPES)
+                shape = self.pick(self.shapes[:-1] if k == 0 else self.shapes)
                 args.append(self.numbers((0, 3) if k and self.chance(0.1) else shape))
         if self.chance(0.3):
             self.captured["C"] = np.array([self.number() for _ in range(3)])
