@@ -44,11 +44,12 @@ class NativeComparison(Comparison):
 
     def machine(self, f, gradient):
         """Compare a compiled function with the function, and its machine code with calls of NumPy."""
-        made = NATIVE(f)
+        made, most = NATIVE(f), 3  # traces: one for each point
         for k in (0, 1, 2, 0):
             if self.plain[k] is None:
                 continue
             found = tree.flatten(made(*copied(list(self.points[k]))))[0]
+            most += not all(np.all(np.isfinite(y)) for y in found)  # and one with masks
             if any("can't be built" in why for why in made.stats().eager):
                 raise RuntimeError(made.stats().eager[-1])
             want = self.gradient(k) if gradient else self.plain[k]
@@ -56,8 +57,13 @@ class NativeComparison(Comparison):
             for y in found:  # the caller's from now on
                 if isinstance(y, np.ndarray) and y.flags.writeable:
                     y.fill(np.nan)
-        if made.stats().eager:
+        stats = made.stats()
+        if stats.eager:
             self.leave("run as Python by compile")
+        elif stats.traces > most:
+            raise Differs(f"{stats.traces} traces for 3 points")
+        elif stats.fallbacks and most == 3:
+            raise Differs(f"{stats.fallbacks} calls are left to Python")
         for path in [p for kind in made._kinds.values() for p in kind.paths]:
             self.reached(path)
             if not path.choice.native:

@@ -13,7 +13,7 @@ from chainrule.testing.fuzz_statements import Statements
 
 SHAPES = [
     (130,), (257,), (1000,), (7, 41), (33, 20), (3, 67), (200, 2), (1, 150), (150, 1), (5, 4, 13), (2, 1, 131),
-    (12, 12), (5, 7), (31,), (17,), (100,), (4, 30), (9,), (3,), (2, 3), (),
+    (64, 40), (12, 12), (5, 7), (31,), (17,), (100,), (4, 30), (9,), (3,), (2, 3), (),
 ]  # fmt: skip
 MOVES = """
 {v}[np.arange(-9, 9) % len({v})]
@@ -48,11 +48,17 @@ np.broadcast_to({v}[..., :1], {v}.shape) * {v}
 np.swapaxes(np.atleast_2d({v}), 0, 1) * 1.0
 np.moveaxis({v}, 0, -1) + 0.0
 {v}.reshape(-1)[::3]
+{v}[..., ::3].reshape(-1)
+np.ravel({v}.T)
 """.strip().split("\n")
 SUMS = """
 np.sum({v} * np.cos({v}), axis=0)
 np.sum({v}, axis=1)
 np.sum({v}, axis=(0, -1))
+np.mean({v}, axis=(0, -1))
+np.max(-np.exp({v}), axis=-1)
+np.min(np.exp({v}), axis=0)
+np.max(-np.exp({v})) + np.min(1.0 + {v} ** 2)
 np.sum({v} ** 2, axis=-1, keepdims=True) * {v}
 {v} - np.max({v}, axis=-1, keepdims=True)
 {v} - np.min({v}, axis=0)
@@ -101,6 +107,9 @@ np.minimum({v}, {v}[::-1])
 np.maximum({v}, np.flip({v}))
 np.maximum(np.minimum({v}, {c}), -{c})
 np.copysign({v}, {v}[::-1])
+np.copysign({c}, -{v})
+np.where(np.signbit({v}), {c}, {v})
+np.clip({v}, -0.5, {c})
 np.where({v} > {c}, {v} / {c}, {c} - {v})
 np.where(({v} > 0.3) & ({v} < 1.2), {v} ** 3, -{v})
 np.where(np.logical_not({v} > 0.5), np.exp({v}), {v} * {v})
@@ -213,6 +222,18 @@ for row in np.atleast_2d({v})[:{n}]:
 {y} = {v} * 1.0
 for k in range({n}):
     {y} = np.where({y} > {c}, {y} * 0.9, {y} + {v} / {n})
+
+{y} = np.zeros({n} + 1, like={v})
+{y}[0] = np.mean({v})
+for k in range({n}):
+    {y}[k + 1] = 0.9 * {y}[k] + 0.3 * {v}.reshape(-1)[k % {size}]
+
+{y}, {z} = {v} * 1.0, np.cos(1.7 * np.arange({n} * 3.0).reshape({n}, 3))
+for k in range({n}):
+    if {z}[k, 0] > 0.0:
+        {y} = {y} * {z}[k, 1]
+    else:
+        {y} = {y} - {z}[k, 2] * {y} ** 2 * 0.1
 
 {y} = {v} * 1.0
 for k in range({n}):

@@ -277,8 +277,9 @@ def running(combine):
         held, axis = w.lanes(e.inputs[0]), e.params.get("axis")
         b = w.b
         kind = type_of(e.output.dtype)
-        grid = held.positions.ravel() if axis is None else held.positions
-        moved = np.moveaxis(grid, 0 if axis is None else axis, -1)
+        flat = axis is None or not held.shape  # NumPy takes a number as an array of one entry
+        grid = held.positions.ravel() if flat else held.positions
+        moved = np.moveaxis(grid, 0 if flat else axis, -1)
         refs = [None] * grid.size
         for row in moved.reshape(-1, moved.shape[-1]).tolist() if grid.size else []:
             total = None
