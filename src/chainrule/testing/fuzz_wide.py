@@ -247,10 +247,8 @@ class Wide(Statements):
 
     shapes = SHAPES
     singles = 0.2
-    methods = METHODS + 2 * (MOVES + SUMS + NUMBERS)
-    kinds = (
-        ["assign"] * 5 + ["broadcast"] * 2 + ["branch", "for", "for", "write", "view", "nested", "product", "product"]
-    )
+    methods = METHODS + MOVES + SUMS + NUMBERS
+    kinds = ["assign"] * 2 + ["form"] * 7 + ["for"] * 3 + ["product"] * 2 + ["broadcast", "branch", "write", "view"]
 
     def arguments(self):
         """Draw the arguments; some arrays have the shape of the first, or one that broadcasts with it."""
@@ -270,6 +268,20 @@ class Wide(Statements):
     def method_expression(self, depth):
         """Draw one of the common ways of calling NumPy, most often on arrays of many entries."""
         return super().method_expression(depth if self.chance(0.5) else 1)
+
+    def form_statement(self):
+        """Append a few values, each by something that machine code has a way of its own for."""
+        done = 0
+        for forms in (MOVES, SUMS, NUMBERS):
+            for _ in range(3):
+                try:
+                    text = self.scaled(self.pick(forms).format(v=self.wide(), c=self.constant()))
+                except (ValueError, IndexError, TypeError):  # of other shapes
+                    continue
+                if text is not None and self.add([f"{self.fresh()} = {text}"]):
+                    done += 1
+                    break
+        return done > 0
 
     def for_statement(self):
         """Append a loop of enough rounds to be one in machine code."""
