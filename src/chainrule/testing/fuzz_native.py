@@ -44,6 +44,7 @@ class NativeComparison(Comparison):
 
     def machine(self, f, gradient):
         """Compare a compiled function with the function, and its machine code with calls of NumPy."""
+        self.rng = np.random.default_rng(1)  # what differs is looked at again
         made, most = NATIVE(f), 3  # traces: one for each point
         for k in (0, 1, 2, 0):
             if self.plain[k] is None:
