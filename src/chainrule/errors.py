@@ -284,6 +284,23 @@ class MissingDependencyError(ChainruleError, ImportError):
         )
 
 
+class BoundsError(ChainruleError, AssertionError):
+    """Machine code would have left its memory: a fault of chainrule's, found with ``config.check_bounds``."""
+
+    def __init__(self, what, size, byte, memory, low, high, equation, place):
+        done = "written" if what == "store" else "read"
+        super().__init__(
+            message(
+                f"machine code would {what} {size} bytes at byte {byte} of {memory}, which has {low} to {high}."
+                f"\n  This is a fault of chainrule, not of your program. Nothing was {done} there."
+                f"\n  equation: {equation}" + (f"\n  where: {place}" if place else ""),
+                "report it, with the program: chainrule.compile(f).lower(*args).program;",
+                "run the program as calls of NumPy:  chainrule.config.backend = 'numpy'.",
+                where=False,
+            )
+        )
+
+
 class ExpressionError(ChainruleError, ValueError):
     """The text of an expression given to the ``chainrule`` command can't be used; points at the column."""
 

@@ -19,6 +19,7 @@ class Values(NamedTuple):
 
     backend: str = "auto"
     exact_math: bool = False
+    check_bounds: bool = False
 
 
 _INSIDE: ContextVar[Values | None] = ContextVar("chainrule_config", default=None)
@@ -37,6 +38,10 @@ class Config:
     exact_math : bool
         Let machine code call the scalar functions of the C library (within 1 ulp, mostly) where it would call vector
         mathematics (within 4 ulp).
+    check_bounds : bool
+        Let machine code check each address before it reads or writes there, and raise `chainrule.errors.BoundsError`
+        for one that is not in the memory it is meant for. It takes several times as long, and finds faults of
+        chainrule's own.
 
     Notes
     -----
@@ -50,7 +55,7 @@ class Config:
     ...     cr.config.backend
     'numpy'
     >>> cr.config
-    config(backend='auto', exact_math=False)
+    config(backend='auto', exact_math=False, check_bounds=False)
     """
 
     __slots__ = ("_lock", "_values")
@@ -109,8 +114,8 @@ def replaced(values: Values, changes: dict) -> Values:
             raise AttributeError(f"config has no {name!r}; it has {', '.join(Values._fields)}")
         if name == "backend" and value not in BACKENDS:
             raise ValueError(f"config.backend is one of {', '.join(map(repr, BACKENDS))}, not {value!r}")
-        if name == "exact_math" and value.__class__ is not bool:
-            raise TypeError(f"config.exact_math is True or False, not {value!r}")
+        if name in ("exact_math", "check_bounds") and value.__class__ is not bool:
+            raise TypeError(f"config.{name} is True or False, not {value!r}")
     return values._replace(**changes)
 
 

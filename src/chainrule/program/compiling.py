@@ -26,7 +26,7 @@ from chainrule import tree
 from chainrule.engine import level as _level
 from chainrule.engine.boxed import Boxed, ordinary
 from chainrule.engine.custom import call
-from chainrule.errors import CompileWarning, NotDifferentiableError, is_users, user_line
+from chainrule.errors import BoundsError, CompileWarning, NotDifferentiableError, is_users, user_line
 from chainrule.program.arguments import (
     ARRAY,
     ByIdentity,
@@ -178,6 +178,8 @@ class Compiled:
                 if stop.guard.finite:
                     return self._careful(kind, args, kwargs, points)
                 continue
+            except BoundsError:  # a fault of ours, which is to be seen
+                raise
             except Exception:  # the function itself raises it, at the user's line
                 return self._fallback(args, kwargs)
             path.hits += 1
@@ -367,6 +369,8 @@ class Compiled:
                         if stop.guard.finite:
                             return self._fallback(args, kwargs)
                         continue
+                    except BoundsError:
+                        raise
                     except Exception:
                         return self._fallback(args, kwargs)
                     return self._finish_careful(other, outputs, (*points, *outside), args, kwargs)

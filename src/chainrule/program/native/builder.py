@@ -17,19 +17,27 @@ entry:
 
 Pointers are opaque, ``ptr``. Truth values are ``i1`` in names, and bytes in memory. Arithmetic carries no fast-math
 flags: what is NaN or infinite stays so.
+
+All that reads or writes memory goes through `Builder.check`. In a module with `Checks` (``config.check_bounds``) each
+pointer has a `Home`, from which all that is computed from it inherits, and an access outside of it makes the function
+return `FAULT` before anything is read or written. A pointer without a home is a fault of whoever wrote the code.
 """
 
+import contextlib
 import struct
-from typing import NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
 
 class Value(NamedTuple):
-    """A value of LLVM's text: a name, or a constant."""
+    """A value of LLVM's text: a name, or a constant. Of a pointer, `home` is the memory that it moves within."""
 
     type: str
     text: str
+    home: Any = None
 
     def __str__(self) -> str:
         return f"{self.type} {self.text}"
@@ -40,6 +48,46 @@ class Value(NamedTuple):
         return self.text[0] != "%"
 
 
+class Home(NamedTuple):
+    """A stretch of memory, for checks: the bytes from `low` up to `high` after `base`.
+
+    `high` is a number, or a value of type i64. `name` says what the memory is, in words.
+    """
+
+    base: Value
+    low: int
+    high: Any
+    name: str
+
+
+@dataclass(eq=False, slots=True)
+class Checks:
+    """What a module with checked loads and stores notes of them.
+
+    Attributes
+    ----------
+    place : int
+        Where in the frame, in bytes, a check that fails writes (number of the site, byte).
+    at
+        The equation that is being written, or a cluster of some.
+    sites : list of tuple
+        Of each check (equation, what it does, size in bytes, home).
+    """
+
+    place: int
+    at: Any = None
+    sites: list = field(default_factory=list)
+
+    @contextlib.contextmanager
+    def noted(self, e) -> Iterator[None]:
+        """Let sites be of an equation."""
+        before, self.at = self.at, e
+        yield
+        self.at = before
+
+
+NOTHING = contextlib.nullcontext()
+FAULT = -4  # what a function returns if a check failed
 TYPES = {"d": "double", "f": "float", "?": "i1"}
 TYPES |= {np.dtype(k).char: f"i{8 * np.dtype(k).itemsize}" for k in (np.int64, np.int32, np.longlong)}
 STORED = {"i1": "i8"}  # types that differ in memory
@@ -89,6 +137,12 @@ def with_lanes(kind: str, lanes: int) -> str:
     return f"<{lanes} x {kind}>" if lanes > 1 else kind
 
 
+def first_lanes(live: int, lanes: int) -> Value:
+    """Return the constant mask of a vector's first lanes."""
+    bits = ", ".join([f"i1 {'true' if n < live else 'false'}" for n in range(lanes)])
+    return Value(f"<{lanes} x i1>", f"<{bits}>")
+
+
 class Module:
     """Functions, the functions from outside that they call, and constant arrays."""
 
@@ -98,6 +152,7 @@ class Module:
         self.declared: dict[str, str] = {}  # name -> its declaration
         self.tables: dict[tuple, str] = {}  # (type, bytes) -> name of a constant array
         self.count = 0
+        self.checks: Checks | None = None
 
     def fresh(self, stem: str) -> str:
         """Return a name for a function or a table."""
@@ -116,7 +171,15 @@ class Module:
         key = kind, array.tobytes()
         if key not in self.tables:
             self.tables[key] = self.fresh("table")
-        return Value("ptr", f"@{self.tables[key]}")
+        return self.based(Value("ptr", f"@{self.tables[key]}"), len(key[1]), "a table of constants")
+
+    def noted(self, e) -> contextlib.AbstractContextManager:
+        """Let checks note that what is written is of an equation."""
+        return NOTHING if self.checks is None else self.checks.noted(e)
+
+    def based(self, pointer: Value, high: Any, name: str, low: int = 0) -> Value:
+        """Return a pointer that is the base of a stretch of memory: so many bytes."""
+        return pointer if self.checks is None else pointer._replace(home=Home(bare(pointer), low, high, name))
 
     def text(self) -> str:
         """Return the module's text."""
@@ -129,6 +192,11 @@ class Module:
         parts += [f"{d}\n" for d in self.declared.values()]
         parts += [f.text() for f in self.functions]
         return "\n".join(parts) if len(parts) > 1 else parts[0]
+
+
+def bare(pointer: Value) -> Value:
+    """Return a pointer without its home."""
+    return Value(pointer.type, pointer.text)
 
 
 class Phi:
@@ -152,8 +220,6 @@ class Builder:
     ----------
     arguments : list of Value
         The function's arguments.
-    current : str
-        The label of the block that is being written; for `Phi.add`.
     lines : list of str
         What is written.
     """
@@ -167,7 +233,6 @@ class Builder:
         self.allocas: list[str] = []
         self.count = 0
         self.prefix = "%v"  # of the names of values
-        self.current = "entry"
         module.functions.append(self)
         module.names.add(name)
 
@@ -190,7 +255,12 @@ class Builder:
     def start(self, label: str) -> None:
         """Begin a block. The one before must have ended: in `branch`, `condition` or `ret`."""
         self.lines.append(f"{label}:")
-        self.current = label
+
+    @property
+    def current(self) -> str:
+        """The label of the block that is being written; for `Phi.add`."""
+        last = next((line for line in reversed(self.lines) if line[-1:] == ":"), "entry:")
+        return last.rpartition("\n")[2][:-1]
 
     def branch(self, label: str) -> None:
         """Go on in another block."""
@@ -273,7 +343,7 @@ class Builder:
         """Return memory of this call, for loop variables: taken once, at the function's start."""
         name = self.name_of("ptr")
         self.allocas.append(f"  {name.text} = alloca {kind}{f', i64 {count}' if count != 1 else ''}, align 8")
-        return name
+        return self.module.based(name, count * lanes_of(kind) * SIZES[element_of(kind)], "a variable")
 
     def offset(self, kind: str, pointer: Value, index: Value | int) -> Value:
         """Return a pointer `index` entries of a type further on; of the number 0 the pointer."""
@@ -281,11 +351,50 @@ class Builder:
             if index == 0:
                 return pointer
             index = Value("i64", str(index))
-        return self.write("ptr", f"getelementptr inbounds {STORED.get(kind, kind)}, {pointer}, {index}")
+        if pointer.home is None:
+            return self.write("ptr", f"getelementptr inbounds {STORED.get(kind, kind)}, {pointer}, {index}")
+        moved = self.write("ptr", f"getelementptr {STORED.get(kind, kind)}, {pointer}, {index}")
+        return moved._replace(home=pointer.home)
+
+    def check(self, pointer: Value, size: int, what: str = "load") -> None:
+        """In a module with checks, return `FAULT` unless `size` bytes at a pointer are in its home.
+
+        The code is one line of `lines`, so that it stays together where lines are taken in turns.
+        """
+        checks = self.module.checks
+        if checks is None:
+            return
+        home = pointer.home
+        if home is None:
+            raise AssertionError(f"the pointer {pointer.text} has no home")
+        if pointer.text == home.base.text and home.high.__class__ is int and home.low <= 0 <= home.high - size:
+            return
+        lines, self.lines = self.lines, []
+        here, base = [self.cast("ptrtoint", bare(p), "i64") for p in (pointer, home.base)]
+        byte = self.binary("sub", here, base)
+        above = self.binary("sub", byte, Value("i64", str(home.low)))
+        if home.high.__class__ is int:
+            room, fits = home.high - home.low - size, None
+            inside = self.compare("ule", above, Value("i64", str(room))) if room >= 0 else Value("i1", "false")
+        else:
+            room = self.binary("sub", home.high, Value("i64", str(home.low + size)))
+            fits = self.compare("sge", room, Value("i64", "0"))
+            inside = self.binary("and", fits, self.compare("ule", above, room))
+        good, bad = self.block("good"), self.block("bad")
+        self.condition(inside, good, bad)
+        self.lines.append(f"{bad}:")
+        for k, x in enumerate((Value("i64", str(len(checks.sites))), byte)):
+            at = self.write("ptr", f"getelementptr i8, {self.arguments[1]}, i64 {checks.place + 8 * k}")
+            self.lines.append(f"  store {x}, {at}, align 8")
+        self.lines += [f"  ret i32 {FAULT}", f"{good}:"]
+        lines.append("\n".join(self.lines))
+        self.lines = lines
+        checks.sites.append((checks.at, what, size, home))
 
     def load(self, kind: str, pointer: Value, align: int | None = None) -> Value:
         """Load a value; truth values are bytes there. `align` is by default that of an entry."""
         stored = with_lanes(STORED.get(element_of(kind), element_of(kind)), lanes_of(kind))
+        self.check(pointer, lanes_of(kind) * SIZES[element_of(stored)])
         align = align or SIZES[element_of(stored)]
         x = self.write(stored, f"load {stored}, {pointer}, align {align}")
         if stored != kind:
@@ -297,9 +406,39 @@ class Builder:
         """Store a value."""
         kind = value.type
         stored = with_lanes(STORED.get(element_of(kind), element_of(kind)), lanes_of(kind))
+        self.check(pointer, lanes_of(kind) * SIZES[element_of(stored)], "store")
         if stored != kind:
             value = self.cast("zext", value, stored)
         self.lines.append(f"  store {value}, {pointer}, align {align or SIZES[element_of(stored)]}")
+
+    def load_some(self, kind: str, pointer: Value, live: int, lanes: int) -> Value:
+        """Load a vector of which only the first `live` lanes are read; the others are 1."""
+        stored = STORED.get(kind, kind)
+        self.check(pointer, live * SIZES[stored])
+        full, align = with_lanes(stored, lanes), Value("i32", str(SIZES[stored]))
+        short = {"double": "f64", "float": "f32"}.get(stored, stored)
+        x = self.call(f"llvm.masked.load.v{lanes}{short}.p0", full, bare(pointer), align, first_lanes(live, lanes),
+                      splat(constant(stored, 1), lanes))  # fmt: skip
+        return x if stored == kind else self.write(with_lanes(kind, lanes), f"icmp ne {x}, zeroinitializer")
+
+    def store_some(self, vector: Value, pointer: Value, live: int) -> None:
+        """Store the first `live` lanes of a vector."""
+        kind, lanes = element_of(vector.type), lanes_of(vector.type)
+        if kind == "i1":
+            for n in range(live):
+                self.store(self.lane(vector, n), self.offset(kind, pointer, n))
+            return
+        self.check(pointer, live * SIZES[kind], "store")
+        short = {"double": "f64", "float": "f32"}.get(kind, kind)
+        self.call(f"llvm.masked.store.v{lanes}{short}.p0", "void", vector, bare(pointer),
+                  Value("i32", str(SIZES[kind])), first_lanes(live, lanes))  # fmt: skip
+
+    def copy(self, to: Value, source: Value, size: int) -> None:
+        """Copy so many bytes between places that do not overlap."""
+        self.check(to, size, "store")
+        self.check(source, size)
+        self.call("llvm.memcpy.p0.p0.i64", "void", bare(to), bare(source), Value("i64", str(size)),
+                  Value("i1", "false"))  # fmt: skip
 
     # -- vectors -----------------------------------------------------------------------------------------------
 

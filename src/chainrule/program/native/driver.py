@@ -8,9 +8,11 @@ import ctypes
 
 import numpy as np
 
+from chainrule.errors import BoundsError
 from chainrule.program.backend import code_of
-from chainrule.program.ir import PYTHON, GuardFailed, Program
+from chainrule.program.ir import PYTHON, GuardFailed, Program, listing
 from chainrule.program.loops.ir import Loop, blocks_of
+from chainrule.program.native.builder import FAULT
 from chainrule.program.native.target import Code
 
 FULL, STRANGE, AS_PYTHON = -1, -2, -3
@@ -74,10 +76,11 @@ class Runner:
         LLVM's text.
     """
 
-    __slots__ = ("code", "frames", "guards", "program", "run", "source")
+    __slots__ = ("checks", "code", "frames", "guards", "program", "run", "source")
 
     def __init__(self, program: Program, writer, code: Code, text: str) -> None:
         self.program, self.code, self.source, self.guards = program, code, text, writer.guards
+        self.checks = writer.module.checks
         self.frames = Frames(writer.words, len(program.outputs), writer.stacks)
         prototype = RELEASING if work(program.equations) > LONG else HOLDING
         space = {
@@ -107,17 +110,29 @@ class Runner:
             Where Python would have gone another way.
         ArithmeticError
             Where Python raises an exception.
+        BoundsError
+            Where a check of an address failed.
         """
         pool = self.frames.pool
         if result == FULL:
             pool.append(self.frames.larger(frame))
             return self.run(points)
         pool.append(frame)
+        if result == FAULT:
+            raise self.fault(frame)
         if result == STRANGE:
             return self.run([np.array(x, order="C") if x.__class__ is np.ndarray else x for x in points])
         if result == AS_PYTHON:
             raise ArithmeticError("Python raises an exception for these numbers: of a division, a power or a subscript")
         raise GuardFailed(self.guards[result - 1])
+
+    def fault(self, frame: tuple) -> BoundsError:
+        """Return the error for the check that wrote into a frame."""
+        number, byte = frame[3][0].view(np.int64)[self.checks.place // 8 :][:2].tolist()
+        at, what, size, home = self.checks.sites[number]
+        high = home.high if home.high.__class__ is int else "its end"
+        equation = "none" if at is None else listing(Program(equations=[at])).split("\n")[1].strip()
+        return BoundsError(what, size, byte, home.name, home.low, high, equation, getattr(at, "place", None))
 
 
 def caller(program: Program, writer, space: dict) -> str:

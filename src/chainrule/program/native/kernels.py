@@ -5,6 +5,7 @@ where a place is used anew when what stands there is read no more. Small arrays 
 is memory with other strides.
 """
 
+import math
 from collections import defaultdict
 
 import numpy as np
@@ -21,7 +22,7 @@ from chainrule.program.native.lanes import Lanes, single
 from chainrule.program.native.nests_walk import Unfit
 from chainrule.program.native.scalars import NotLowered
 from chainrule.program.native.simpler import simpler
-from chainrule.program.native.straight import AS_PYTHON, CHUNK, Straight
+from chainrule.program.native.straight import AS_PYTHON, CHUNK, Straight, held_bytes
 from chainrule.program.native.values import MOST_ENTRIES, Entries, Memory, Number
 
 VIEWS = {np.transpose, np.expand_dims, np.squeeze, np.swapaxes, np.moveaxis, np.broadcast_to}
@@ -98,7 +99,8 @@ class Arrays(Straight):
     def in_frame(self, place: int, shape: tuple, dtype, root=None) -> Memory:
         """Return a place of the frame as memory: the same in each function."""
         dtype = np.dtype(dtype)
-        held = Memory.of_rows(self.frame, shape, dtype, root)
+        size = math.prod(shape) * dtype.itemsize
+        held = Memory.of_rows(self.frame(8 * place, size, f"the frame's memory of {root}"), shape, dtype, root)
         held.offset = place * 8 // dtype.itemsize
         return held
 
@@ -106,7 +108,8 @@ class Arrays(Straight):
         """Return the array of an output as memory."""
         item = self.item(len(self.inputs) + len(self.arrays))
         self.arrays.append(s)
-        self.given[s] = Memory.of_rows(self.data(item), s.shape, s.dtype, s)
+        data = self.data(item, held_bytes(s), f"the output {s}")
+        self.given[s] = Memory.of_rows(data, s.shape, s.dtype, s)
         return self.given[s]
 
     def release(self, root) -> None:
@@ -157,7 +160,8 @@ class Arrays(Straight):
         self.has_arrays = True
         values = {s: self.operand(s) for s in c.reads}
         try:
-            wrong = nests.write_nest(self.b, c, values, self.room)
+            with self.module.noted(c.members[0]):
+                wrong = nests.write_nest(self.b, c, values, self.room)
         except Unfit as why:
             raise NotLowered from why
         for m in c.members:

@@ -12,6 +12,7 @@ import sys
 import numpy as np
 
 TYPE = 8  # of an object: the address of its type
+COUNT = 16  # of a tuple: the number of its items
 ITEMS = 24  # of a tuple: the addresses of its items
 DATA = 16  # of an array: the address of its entries
 FLAGS = 64  # of an array
@@ -40,6 +41,7 @@ def is_known() -> bool:
 
     return (
         all(read(points, ITEMS + 8 * k) == id(x) for k, x in enumerate(points))
+        and read(points, COUNT) == len(points)
         and read(a, TYPE) == id(np.ndarray)
         and read(a, DATA) == a.ctypes.data
         and read(a, FLAGS, ctypes.c_int32) & ROWS == ROWS

@@ -395,14 +395,13 @@ def write_nest(b, cluster: Cluster, values: dict, memory) -> Value | None:
     Unfit
         Where there is none; nothing is written then.
     """
-    kept = len(b.lines), len(b.allocas), b.current
+    kept = len(b.lines), len(b.allocas)
     if cluster.mode == ALONE:
         [e] = cluster.members
         try:
             emit, held = write_alone(b, e, values, memory, lanes_for(cluster))
         except Unfit:
             del b.lines[kept[0] :], b.allocas[kept[1] :]
-            b.current = kept[2]
             raise
         values[e.output] = held
         return left(b, emit)
@@ -416,7 +415,6 @@ def write_nest(b, cluster: Cluster, values: dict, memory) -> Value | None:
             emit, held = written(b, cluster, mode, given, memory)
         except Unfit as why:
             del b.lines[kept[0] :], b.allocas[kept[1] :]
-            b.current = kept[2]
             reason = why
             continue
         values.update(held)
@@ -510,8 +508,9 @@ def written(b, cluster, mode, values, memory):
             r.end(level)
 
     def body():
-        for r in made:
-            r.add()
+        for m, r in zip(roots, made, strict=True):
+            with b.module.noted(m):
+                r.add()
 
     emit.write(body, begin, end)
     return emit, {m.output: r.held() for m, r in zip(roots, made, strict=True)}

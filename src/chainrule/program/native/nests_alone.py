@@ -11,7 +11,7 @@ import numpy as np
 from chainrule.engine import indexing
 from chainrule.program.backend.numbers import function_of
 from chainrule.program.ir import PYTHON, Equation, Symbol
-from chainrule.program.native.builder import SIZES, STORED, Value, constant, splat, type_of
+from chainrule.program.native.builder import SIZES, STORED, constant, splat, type_of
 from chainrule.program.native.lanes import Lanes
 from chainrule.program.native.nests_emit import Emit
 from chainrule.program.native.nests_roots import Added, positions_of, sweep
@@ -241,7 +241,7 @@ def fill(w, root) -> Memory:
         start = b.offset(source.type, source.pointer, source.offset)
         to = b.offset(target.type, target.pointer, target.offset)
         size = target.size * SIZES[STORED.get(target.type, target.type)]
-        b.call("llvm.memcpy.p0.p0.i64", "void", to, start, constant("i64", size), Value("i1", "false"))
+        b.copy(to, start, size)
     return target
 
 

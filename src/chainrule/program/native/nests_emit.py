@@ -20,11 +20,10 @@ from chainrule.engine.spec import cast_to, choose
 from chainrule.program.backend.numbers import function_of
 from chainrule.program.ir import Symbol
 from chainrule.program.native.builder import (
-    SIZES,
     STORED,
-    Value,
     constant,
     element_of,
+    first_lanes,
     lanes_of,
     splat,
     type_of,
@@ -80,7 +79,11 @@ class Emit(Walk):
         for env in self.env:
             if key in env:
                 return env[key]
-        made = self.visit(s, position) if s in self.makers else self.external(s, position)
+        if s in self.makers:
+            with self.b.module.noted(self.makers[s]):
+                made = self.visit(s, position)
+        else:
+            made = self.external(s, position)
         if made.__class__ is not tuple:
             made = (literal(made, type_of(s.dtype)), 0)
         # which piece of a loop it is for may matter, even if the value does not depend on the loop
@@ -279,14 +282,14 @@ class Emit(Walk):
         pointer, level = memory.pointer, 0
         for k in range(self.depth - 1):
             if steps[k]:
-                key = "row", pointer.text, memory.type, k, steps[k]
+                key = "row", pointer, memory.type, k, steps[k]
                 env = self.env[k + 1]
                 if key not in env:
                     with self.at(k + 1):
                         env[key] = self.b.offset(memory.type, pointer, self.times(self.index[k], steps[k]))
                 pointer, level = env[key], k + 1
         if fixed:
-            key = "shift", pointer.text, memory.type, fixed
+            key = "shift", pointer, memory.type, fixed
             env = self.env[level]
             if key not in env:
                 with self.at(level):
@@ -313,13 +316,13 @@ class Emit(Walk):
         b = self.b
         pointer, level, step = self.address(memory, position)
         if step == 0 or self.depth == 0:
-            key = "load", pointer.text, memory.type
+            key = "load", pointer, memory.type
             env = self.env[level]
             if key not in env:
                 with self.at(level):
                     env[key] = b.load(memory.type, pointer), level
             return env[key]
-        key = "load", pointer.text, memory.type, step
+        key = "load", pointer, memory.type, step
         env = self.env[self.depth]
         if key in env:
             return env[key]
@@ -338,24 +341,11 @@ class Emit(Walk):
         env[key] = x, self.depth
         return env[key]
 
-    def mask(self):
-        """Return the constant mask of the live lanes."""
-        bits = ", ".join([f"i1 {'true' if n < self.live else 'false'}" for n in range(self.lanes)])
-        return Value(f"<{self.lanes} x i1>", f"<{bits}>")
-
     def load_row(self, kind, pointer):
         """Load neighbouring entries; lanes that do not count are 1."""
-        b = self.b
         if self.live == self.lanes:
-            return b.load(with_lanes(kind, self.lanes), pointer)
-        stored = STORED.get(kind, kind)
-        full, align = with_lanes(stored, self.lanes), Value("i32", str(SIZES[stored]))
-        short = {"double": "f64", "float": "f32"}.get(stored, stored)
-        x = b.call(f"llvm.masked.load.v{self.lanes}{short}.p0", full, pointer, align, self.mask(),
-                   splat(constant(stored, 1), self.lanes))  # fmt: skip
-        if stored != kind:
-            return b.write(with_lanes(kind, self.lanes), f"icmp ne {x}, zeroinitializer")
-        return x
+            return self.b.load(with_lanes(kind, self.lanes), pointer)
+        return self.b.load_some(kind, pointer, self.live, self.lanes)
 
     def store(self, memory, position, x):
         """Store an entry, or the live lanes of a vector."""
@@ -382,19 +372,10 @@ class Emit(Walk):
 
     def store_row(self, value, pointer):
         """Store the live lanes in neighbouring entries."""
-        b = self.b
         if self.live == self.lanes:
-            b.store(value, pointer)
-            return
-        kind = element_of(value.type)
-        if kind == "i1":
-            for n in range(self.live):
-                b.store(b.lane(value, n), b.offset(kind, pointer, n))
-            return
-        stored = kind
-        short = {"double": "f64", "float": "f32"}.get(stored, stored)
-        b.call(f"llvm.masked.store.v{self.lanes}{short}.p0", "void", value, pointer, Value("i32", str(SIZES[stored])),
-               self.mask())  # fmt: skip
+            self.b.store(value, pointer)
+        else:
+            self.b.store_some(value, pointer, self.live)
 
     # -- integers ----------------------------------------------------------------------------------------------
 
@@ -421,12 +402,14 @@ class Emit(Walk):
             value = b.select(b.compare("slt", value, number(0)), b.binary("add", value, number(n)), value)
             wrong = b.compare("uge", value, number(n))
             if lanes > 1 and self.live < lanes:
-                wrong = b.binary("and", wrong, self.mask())
+                wrong = b.binary("and", wrong, first_lanes(self.live, self.lanes))
             value = b.select(wrong, number(0), value)
             if self.bad is None:
                 self.bad = b.alloca("i64")
-                with self.at(0):
-                    self.code[0].insert(0, f"  store i64 0, {self.bad}, align 8")
+                first = []
+                with self.into(first):
+                    b.store(constant("i64", 0), self.bad)
+                self.code[0][:0] = first
             some = wrong
             if lanes > 1:
                 some = b.call(f"llvm.vector.reduce.or.v{lanes}i1", "i1", wrong)

@@ -14,7 +14,16 @@ import numpy as np
 from chainrule.engine import indexing
 from chainrule.program.backend.numbers import function_of
 from chainrule.program.ir import Symbol
-from chainrule.program.native.builder import STORED, constant, element_of, lanes_of, splat, type_of, with_lanes
+from chainrule.program.native.builder import (
+    STORED,
+    constant,
+    element_of,
+    first_lanes,
+    lanes_of,
+    splat,
+    type_of,
+    with_lanes,
+)
 from chainrule.program.native.lanes import Lanes
 from chainrule.program.native.nests_walk import FOLDS, At, Unfit
 from chainrule.program.native.scalars import MAPS
@@ -114,7 +123,7 @@ class Total:
                 old = b.load(kind, group[c], 8)
                 new = MAPS[self.base](b, old, x)
                 if w.live < w.lanes:
-                    new = b.select(w.mask(), new, old)
+                    new = b.select(first_lanes(w.live, w.lanes), new, old)
                 b.store(new, group[c], 8)
 
     def add_in_memory(self, c, x):

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chainrule.program.ir import PYTHON, Equation, Symbol
-from chainrule.program.native.builder import Builder, Value, constant, lanes_of, with_lanes
+from chainrule.program.native.builder import SIZES, Builder, Value, constant, lanes_of, with_lanes
 from chainrule.program.native.values import Memory
 from chainrule.rules.einsum import einsum2
 
@@ -625,6 +625,11 @@ class Writer:
         """Call a function of BLAS."""
         self.b.call(linked(self.letter + name), "void", *[x if x.__class__ is Value else self.whole(x) for x in xs])
 
+    def checked(self, pointers: list, *entries: int) -> None:
+        """Write the checks of what BLAS reads and writes: so many entries of x, of y and of the result."""
+        for p, n, what in zip(pointers, entries, ("load", "load", "store"), strict=True):
+            self.b.check(p, n * SIZES[self.kind], what)
+
     def vector(self, row: Axis, column: Axis, inner: Axis, pointers: list) -> None:
         """Write the product of a matrix and a vector."""
         if row.count == 1:
@@ -636,6 +641,7 @@ class Writer:
         if self.blas and known is not None and steps and m * k > FAR and m > WIDE and row.x == 1:
             flag, ld = known  # row-major matrices are transposed ones to BLAS
             sizes = (k, m) if flag == "T" else (m, k)
+            self.checked(pointers, reach("x", row, inner), reach("y", inner), reach("out", row))
             self.call("gemv", flag, *sizes, 1.0, pointers[0], ld, pointers[1], inner.y, 0.0, pointers[2], row.out)
         elif row.x == 1:  # along the columns
             row, column, pointers = flipped(row, column, pointers)
@@ -681,12 +687,19 @@ class Writer:
         """Write the call: of a result row by row, BLAS computes the transpose."""
         m, k, n = row.count, inner.count, column.count
         x, y, out = pointers
+        last = (m - 1) * ldc[1] + n if ldc[0] == "T" else (n - 1) * ldc[1] + m
+        self.checked(pointers, reach("x", row, inner), reach("y", inner, column), last)
         (ta, lda), (tb, ldb) = leading(row, inner, "x"), leading(inner, column, "y")
         if ldc[0] == "T":
             other = {"T": "N", "N": "T"}
             self.call("gemm", other[tb], other[ta], n, m, k, 1.0, y, ldb, x, lda, 0.0, out, ldc[1])
         else:
             self.call("gemm", ta, tb, m, n, k, 1.0, x, lda, y, ldb, 0.0, out, ldc[1])
+
+
+def reach(name: str, *axes: Axis) -> int:
+    """Return how many entries of an operand lie between its first and its last one, with these two."""
+    return sum([(a.count - 1) * getattr(a, name) for a in axes]) + 1
 
 
 def split(axes: list, *names: str) -> tuple:

@@ -150,10 +150,10 @@ class Writing:
             depth = b.load("i64", w.at(self.popped.depth))
             b.store(depth, self.given)
             w.leave(b.compare("slt", depth, i64(e.left)), self.failure(None))
-            self.given_base = self.base_of(self.popped)
+            self.given_base = base_of(w, self.popped)
         if self.pushed is not None:
             b.store(i64(0), self.depth)
-            self.base = self.base_of(self.pushed)
+            self.base = base_of(w, self.pushed)
             self.room = b.load("i64", w.at(self.pushed.base + 1)) if self.pushed.grows else None
         self.head, self.body, self.again, self.done = map(b.block, ("head", "body", "again", "done"))
         b.branch(self.head)
@@ -222,10 +222,6 @@ class Writing:
         base = w.place(2)
         w.stacks.append((base, max(words, 1)))
         return Stack(depth, base, words, True, ways)
-
-    def base_of(self, stack: Stack) -> Value:
-        """Return the address of the records."""
-        return self.b.load("ptr", self.w.at(stack.base)) if stack.grows else self.w.at(stack.base)
 
     def push(self, end) -> None:
         """Write a record."""
@@ -297,9 +293,11 @@ class Writing:
     def addressed(self, first: Memory, place: int, k: Value) -> Memory:
         """Return one of several arrays, whose addresses are in the frame."""
         b = self.b
-        return self.moved(
-            first.like(first.shape, first.strides, 0), b.load("ptr", b.offset("ptr", self.w.at(place), k))
-        )
+        pointer = b.load("ptr", b.offset("ptr", self.w.at(place), k))
+        ends, size = [(n - 1) * t for n, t in zip(first.shape, first.strides, strict=True)], first.dtype.itemsize
+        low, high = sum([min(t, 0) for t in ends]) * size, (sum([max(t, 0) for t in ends]) + 1) * size
+        pointer = self.w.module.based(pointer, high, "one of several arrays", low)
+        return self.moved(first.like(first.shape, first.strides, 0), pointer)
 
     def moved(self, memory: Memory, pointer: Value) -> Memory:
         """Return memory with another address."""
@@ -389,6 +387,18 @@ class Writing:
             w.scopes.pop()
 
 
+def base_of(w, stack: Stack) -> Value:
+    """Return the address of a stack's records."""
+    if not stack.grows:
+        return w.at(stack.base)
+    b = w.b
+    base = b.load("ptr", w.at(stack.base))
+    if w.module.checks is None:
+        return base
+    size = b.binary("mul", b.load("i64", w.at(stack.base + 1)), i64(8 * stack.words))
+    return w.module.based(base, size, "the records of a loop")
+
+
 def b_type(ref: tuple) -> str:
     """Return the type of an entry."""
     return lanes.element_of(ref[0].type)
@@ -420,7 +430,7 @@ def write_pop(w, e) -> None:
     w.leave(b.compare("slt", depth, i64(1)), len(w.guards))
     depth = b.binary("sub", depth, i64(1))
     b.store(depth, w.at(stack.depth))
-    base = b.load("ptr", w.at(stack.base)) if stack.grows else w.at(stack.base)
+    base = base_of(w, stack)
     record = b.offset("double", base, b.binary("mul", depth, i64(stack.words)))
     if stack.several:
         w.leave(b.compare("ne", b.load("i64", record), i64(e.way)), len(w.guards))

@@ -261,7 +261,7 @@ def number_of(x: Value):
     """Return the number of a constant, or None."""
     if not x.is_constant:
         return None
-    kind, text = x
+    kind, text = x.type, x.text
     if kind[0] == "<":
         text = text[1:-1].split(", ")[0].split(" ")[-1]
         if len(set(x.text[1:-1].split(", "))) > 1 or text == "zeroinitializer":

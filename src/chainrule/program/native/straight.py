@@ -6,6 +6,7 @@ later function goes through the `frame`: it is stored at the end of the function
 read. In a scope (a function, a branch, a loop's body) it is loaded once.
 """
 
+import bisect
 import math
 
 import numpy as np
@@ -14,12 +15,25 @@ from chainrule.engine.spec import cast_to, choose
 from chainrule.program.ir import PYTHON, Equation, Guard, Program, Symbol
 from chainrule.program.loops.ir import Loop, Pop
 from chainrule.program.native import lanes, layout, moves, reductions, rounds, scalars, target
-from chainrule.program.native.builder import Builder, Module, Value, constant, element_of, lanes_of, type_of
+from chainrule.program.native.builder import (
+    SIZES,
+    Builder,
+    Checks,
+    Home,
+    Module,
+    Value,
+    bare,
+    constant,
+    element_of,
+    lanes_of,
+    type_of,
+)  # fmt: skip
 from chainrule.program.native.lanes import Lanes, entries_of, packed, single
 from chainrule.program.native.scalars import OPERATORS, NotLowered, computes_in, converted, how_of, literal
 from chainrule.program.native.values import Memory
 from chainrule.rules.choices import replaced
 from chainrule.rules.scalars import number
+from chainrule.settings import config
 
 CHUNK = 256  # lines of one function, about
 FULL, STRANGE, AS_PYTHON = -1, -2, -3  # what a kernel returns: a stack is full, an array is not as expected, see below
@@ -30,6 +44,7 @@ class Straight:
 
     A kernel returns 0, or the number of a guard that failed. It returns `FULL` if a loop's stack is full, `STRANGE` if
     an array is not stored row by row, and `AS_PYTHON` where Python raises an exception: a division of its floats by 0.
+    With ``config.check_bounds``, it returns `FAULT` before it reads or writes outside of what it may.
     """
 
     limit = CHUNK  # lines after which the next function begins
@@ -41,6 +56,7 @@ class Straight:
         self.guards: list[Guard] = []
         self.ranges: dict[Symbol, tuple] = {}  # integers that are known to lie between two numbers
         self.words = 0  # of the frame, in doubles
+        self.starts: list[int] = []  # the places that were taken
         self.slots: dict[str, int] = {}  # name of a value -> its place in the frame
         self.stacks: list[int] = []  # places in the frame of the address and the room of each stack that may grow
         self.chunks: list[Builder] = []
@@ -48,6 +64,8 @@ class Straight:
         self.results: list[tuple] = []  # of each output: see `output`
         self.arrays: list[Symbol] = []  # the outputs that are arrays
         self.numbers = self.place(len(program.outputs))  # the frame begins with the outputs that are numbers
+        if config.check_bounds:
+            self.module.checks = Checks(8 * self.place(2))
         self.begin()
 
     # -- functions ---------------------------------------------------------------------------------------------
@@ -61,19 +79,22 @@ class Straight:
         self.chunks.append(self.b)
         self.scopes = [{}]
 
-    @property
-    def frame(self) -> Value:
-        """The address of the frame."""
-        return Value("ptr", "%a1")
-
     def place(self, words: int) -> int:
         """Return the place of so many doubles in the frame."""
+        self.starts.append(self.words)
         self.words += words
         return self.words - words
 
+    def frame(self, first: int, size: int, name: str = "a place in the frame") -> Value:
+        """Return the address of the frame, of which code may use so many bytes from the byte `first` on."""
+        frame = Value("ptr", "%a1")
+        return frame if self.module.checks is None else frame._replace(home=Home(frame, first, first + size, name))
+
     def at(self, place: int) -> Value:
         """Return the address of a place in the frame."""
-        return self.b.offset("double", self.frame, place)
+        k = bisect.bisect_right(self.starts, place)
+        first, last = self.starts[k - 1], self.starts[k] if k < len(self.starts) else self.words
+        return self.b.offset("double", self.frame(8 * first, 8 * (last - first)), place)
 
     def here(self, v: Value) -> Value:
         """Return a value for this function: loaded from the frame if another one made it."""
@@ -83,7 +104,14 @@ class Straight:
         for scope in reversed(self.scopes):
             if text in scope:
                 return scope[text]
-        loaded = self.scopes[-1][text] = self.b.load(v.type, self.at(self.slot(v)))
+        home = v.home
+        if home is not None and home.base.text != text:
+            high = home.high if home.high.__class__ is int else self.here(home.high)
+            home = home._replace(base=self.here(home.base), high=high)
+        loaded = self.b.load(v.type, self.at(self.slot(v)))
+        if home is not None:
+            loaded = loaded._replace(home=home if home.base.text != text else home._replace(base=loaded))
+        self.scopes[-1][text] = loaded
         return loaded
 
     def slot(self, v: Value) -> int:
@@ -91,10 +119,10 @@ class Straight:
         if v.text not in self.slots:
             size = {"double": 8, "i64": 8, "ptr": 8, "float": 4, "i32": 4, "i1": 1}[element_of(v.type)]
             self.slots[v.text] = place = self.place((lanes_of(v.type) * size + 7) // 8)
-            home = self.chunks[int(v.text[2 : v.text.index("v")])]
-            lines, home.lines = home.lines, home.tail
-            home.store(v, home.offset("double", self.frame, place))
-            home.lines = lines
+            maker, b = self.chunks[int(v.text[2 : v.text.index("v")])], self.b
+            lines, maker.lines, self.b = maker.lines, maker.tail, maker
+            maker.store(bare(v), self.at(place))
+            maker.lines, self.b = lines, b
         return self.slots[v.text]
 
     def finish(self) -> str:
@@ -145,14 +173,21 @@ class Straight:
             self.output(n, y)
         return self.finish()
 
-    def item(self, n: int) -> Value:
-        """Return the address of an object among the points."""
-        b = self.b
-        return b.load("ptr", b.offset("i8", Value("ptr", "%a0"), layout.ITEMS + 8 * n))
+    def item(self, n: int, size: int = np.ndarray.__basicsize__) -> Value:
+        """Return the address of an object among the points, of so many bytes: by default an array."""
+        b, points = self.b, Value("ptr", "%a0")
+        if self.module.checks is not None:
+            points = self.module.based(points, layout.ITEMS, "the tuple of the points")
+            count = b.load("i64", b.offset("i8", points, layout.COUNT))
+            end = b.binary("add", b.binary("shl", count, constant("i64", 3)), constant("i64", layout.ITEMS))
+            points = self.module.based(points, end, "the tuple of the points")
+        found = b.load("ptr", b.offset("i8", points, layout.ITEMS + 8 * n))
+        return self.module.based(found, size, f"the object at place {n} of the points")
 
-    def data(self, item: Value) -> Value:
-        """Return the address of an array's entries."""
-        return self.b.load("ptr", self.b.offset("i8", item, layout.DATA))
+    def data(self, item: Value, size: int, name: str, low: int = 0) -> Value:
+        """Return the address of an array's entries: bytes from `low` up to `size`."""
+        found = self.b.load("ptr", self.b.offset("i8", item, layout.DATA))
+        return self.module.based(found, size, name, low)
 
     def take(self) -> None:
         """Find the inputs in memory; leave if one is not stored row by row."""
@@ -161,22 +196,27 @@ class Straight:
             kind = type_of(s.dtype)
             if kind is None or s.dtype is int or s.dtype is bool or not np.dtype(s.dtype).isnative:
                 continue  # not lowered where it is read
-            item = self.item(n)
             if s.shape == ():
+                item = self.item(n, layout.VALUE + 8)  # no object is shorter
                 at = b.offset("i8", item, layout.VALUE)
                 if s.dtype not in PYTHON:  # an array without axes, or a number
                     is_array = b.compare("eq", b.load("i64", b.offset("i8", item, layout.TYPE)),
                                          constant("i64", id(np.ndarray)))  # fmt: skip
                     at = b.select(is_array, b.load("ptr", at), at)
+                    at = self.module.based(at, SIZES[kind], f"the number {s}")
                 self.values[s] = Lanes([(b.load(kind, at), -1)], (), s.dtype)
                 continue
+            item = self.item(n)
             if s in self.program.constants:  # the same array at each run
-                self.values[s] = captured(s, self.program.constants[s], self.data(item))
+                array = self.program.constants[s]
+                first, last = [t - array.ctypes.data for t in np.lib.array_utils.byte_bounds(array)]
+                self.values[s] = captured(s, array, self.data(item, last, f"the captured array {s}", first))
                 continue
             flags = b.load("i32", b.offset("i8", item, layout.FLAGS))
             odd = b.binary("xor", flags, constant("i32", -1))
             wrong = odd if wrong is None else b.binary("or", wrong, odd)
-            self.values[s] = Memory.of_rows(self.data(item), s.shape, s.dtype, root=s)
+            data = self.data(item, held_bytes(s), f"the input {s}")
+            self.values[s] = Memory.of_rows(data, s.shape, s.dtype, root=s)
         if wrong is not None:
             some = b.binary("and", wrong, constant("i32", layout.ROWS))
             self.leave(b.compare("ne", some, constant("i32", 0)), STRANGE)
@@ -196,7 +236,7 @@ class Straight:
             self.results.append(("whole" if kind == "i64" else "number", y))
             return
         item = self.item(len(self.inputs) + len(self.arrays))
-        memory = Memory.of_rows(self.data(item), y.shape, y.dtype)
+        memory = Memory.of_rows(self.data(item, held_bytes(y), f"the output {y}"), y.shape, y.dtype)
         lanes.store(self.b, memory, list(range(len(held.refs))), held.refs)
         self.arrays.append(y)
         self.results.append(("array", y))
@@ -334,6 +374,11 @@ class Straight:
 
     def equation(self, e) -> None:
         """Write an equation."""
+        with self.module.noted(e):
+            self.written(e)
+
+    def written(self, e) -> None:
+        """Write an equation, a guard, a loop, a pop."""
         if e.__class__ is Guard:
             self.guard(e)
             return
@@ -432,6 +477,11 @@ class Straight:
                 x = x.view(np.int64 if bits == "i64" else np.int32)
             apart.append(b.compare("ne", value, constant(value.type, x)))
         return lanes.tree(b, apart, lambda b, p, q: b.binary("or", p, q))
+
+
+def held_bytes(s: Symbol) -> int:
+    """Return the size of an array in bytes."""
+    return s.size * np.dtype(s.dtype).itemsize
 
 
 def captured(s: Symbol, c: np.ndarray, pointer: Value) -> Memory:
