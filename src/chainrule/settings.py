@@ -40,8 +40,7 @@ class Config:
         mathematics (within 4 ulp).
     check_bounds : bool
         Let machine code check each address before it reads or writes there, and raise `chainrule.errors.BoundsError`
-        for one that is not in the memory it is meant for. It takes several times as long, and finds faults of
-        chainrule's own.
+        for one that is not in the memory it is meant for: a fault of chainrule's own. It takes a little longer.
 
     Notes
     -----
