@@ -251,6 +251,11 @@ def flattened(rule, n, xs, flags, params):
     return xs[0].reshape(n, -1)
 
 
+def flattened_copy(rule, n, xs, flags, params):
+    """Flatten each run into an array of its own: what is written to it is not written to the other."""
+    return np.copy(flattened(rule, n, xs, flags, params))
+
+
 def permuted(rule, n, xs, flags, params):
     """Permute the axes of each run."""
     (x,) = xs
@@ -279,7 +284,7 @@ BATCHING.update(
     {
         np.reshape: reshaped,
         np.ravel: flattened,
-        flatten: flattened,
+        flatten: flattened_copy,
         np.transpose: permuted,
         np.broadcast_to: broadcast,
         np.swapaxes: swapped,
