@@ -34,7 +34,7 @@ def overwritten(call):
                 try:
                     y[...] = 7.25
                 except ValueError as error:
-                    assert "read-only" in str(error)  # noqa: PT017
+                    assert "read-only" in str(error)
         return b
 
     return f
