@@ -81,7 +81,7 @@ class Call:
     kind, spread, complex = "rule", True, True
     affine, accepts, params = {}, frozenset(), {}
     pulls = domain = None
-    takes = masks = False
+    entrywise = takes = masks = False
 
     def __init__(self, definition, leaves, shape, kwargs):
         self.definition, self.shape, self.kwargs = definition, shape, kwargs

@@ -22,7 +22,7 @@ class Runs:
     kind, spread, complex = "rule", True, True
     affine, accepts, params = {}, frozenset(), {}
     pulls = domain = None
-    takes = masks = False
+    entrywise = takes = masks = False
 
     def __init__(self, call, flags, n):
         self.call, self.flags, self.n = call, flags, n

@@ -176,6 +176,9 @@ def masked_pull(node, ybar, saved):
     """
     rule = node.rule
     kind = rule.kind
+    if rule.entrywise:
+        (xbar,) = node.pull(ybar.value, saved)
+        return [Masked(choose(ybar.mask, xbar), ybar.mask)]
     if kind == "constant" or (kind == "rule" and not rule.takes):
         return node.pull(ybar if getattr(rule, "masks", False) else ybar.value, saved)
     mask = ybar.mask

@@ -36,8 +36,8 @@ class Rule:
     """One function's derivative. `kind` says how its other fields are read."""
 
     __slots__ = (
-        "accepts", "affine", "apply", "bind", "complex", "domain", "fun", "gathers", "jvps", "kind", "name",
-        "nin", "notes", "pulls", "quick", "reads", "residuals", "spread", "takes", "vjps",
+        "accepts", "affine", "apply", "bind", "complex", "domain", "entrywise", "fun", "gathers", "jvps", "kind",
+        "name", "nin", "notes", "pulls", "quick", "reads", "residuals", "spread", "takes", "vjps",
     )  # fmt: skip
 
     def __init__(self, fun, kind, nin, jvps=(), vjps=(), spread=False, affine=(), bind=None, apply=None, domain=None,
@@ -52,6 +52,7 @@ class Rule:
         self.apply = apply or (self._apply_spread if spread else self._apply)
         self.bind = bind or self._first_bind
         self.pulls = None  # of elementwise rules: see engine.elementwise
+        self.entrywise = False  # of a `rule` of one operand: whether each entry depends on that entry alone
         self.takes = False  # of a `rule`: whether it is an average of some entries, so that masks pass through it
         self.quick = {}  # names of arguments -> function of a plain array and their values: see `quick`
         self.reads = None  # filled at first use: for each vjp, which of (y, *xs) it reads
@@ -342,12 +343,12 @@ def select(fun, weights, *, nin, bind=None, apply=None, complex=True, accepts=()
 
 def rule(
     fun, *, jvp, vjp, nin=None, spread=False, affine=(), bind=None, apply=None, domain=None, complex=True, accepts=(),
-    takes=False,
+    takes=False, entrywise=False,
 ):  # fmt: skip
     """Declare any other function by its jvp and vjp: one callable each, or one per operand.
 
     `takes` says that a result is an average of some entries, as a maximum is: what is left out gets an exact zero,
-    whatever the derivative behind it is.
+    whatever the derivative behind it is. `entrywise` says so of functions of single entries that have parameters.
     """
     jvps = jvp if isinstance(jvp, tuple) else (jvp,)
     vjps = vjp if isinstance(vjp, tuple) else (vjp,)
@@ -369,7 +370,7 @@ def rule(
             accepts=(*keywords, *accepts),
         )  # fmt: skip
     )
-    made.takes = takes
+    made.takes, made.entrywise = takes, entrywise
     return made
 
 

@@ -14,7 +14,7 @@ from scipy import special
 
 from chainrule.engine.boxed import value
 from chainrule.engine.rule import elementwise, rule
-from chainrule.engine.spec import primitive, shape_of, spec_of, sum_to
+from chainrule.engine.spec import primitive, shape_of, spec_of, spread_to
 from chainrule.errors import NotDifferentiableError
 from chainrule.rules.special.common import doubled, fixed
 
@@ -77,15 +77,12 @@ def kve_derivative(x, v, n):
 
 
 def _declare(family, complex):
-    """Declare that each member's derivative is the next member; `v` may broadcast against x."""
+    """Declare that each member's derivative is the next member; x has the shape that it has with `v`."""
 
-    def jvp(xdot, y, x, v=0, n=1):
+    def following(xdot, y, x, v=0, n=1):
         return xdot * family(x, v=v, n=n + 1)
 
-    def vjp(ybar, y, x, v=0, n=1):
-        return sum_to(ybar * family(x, v=v, n=n + 1), shape_of(x))
-
-    rule(family, jvp=jvp, vjp=vjp, complex=complex)
+    rule(family, jvp=following, vjp=following, complex=complex, entrywise=True)
 
 
 _declare(ive_derivative, complex=False)
@@ -99,7 +96,12 @@ def ive_dx(y, v, x):
             "scipy.special.ive of a complex number has no derivative: it is scaled by |Re x|.",
             "write  scipy.special.iv(v, x) * np.exp(-x).",
         )
-    return ive_derivative(x, v=value(v), n=1)
+    return ive_derivative(spread_to(x, shape_of(y)), v=value(v), n=1)
+
+
+def kve_dx(y, v, x):
+    """Differentiate."""
+    return kve_derivative(spread_to(x, shape_of(y)), v=value(v), n=1)
 
 
 def airy_jvp(xdot, y, x):
@@ -140,7 +142,7 @@ elementwise(special.kn,      fixed("kn", "n"),      neighbours(special.kv, -0.5,
 elementwise(special.hankel1, fixed("hankel1", "v"), neighbours(special.hankel1, 0.5, -0.5),  **ORDERED)
 elementwise(special.hankel2, fixed("hankel2", "v"), neighbours(special.hankel2, 0.5, -0.5),  **ORDERED)
 elementwise(special.ive,     fixed("ive", "v"),     ive_dx,                                  **ORDERED, complex=False)
-elementwise(special.kve,     fixed("kve", "v"),     lambda y, v, x: kve_derivative(x, v=value(v), n=1), **ORDERED)
+elementwise(special.kve,     fixed("kve", "v"),     kve_dx,                                  **ORDERED)
 
 elementwise(special.j0,  lambda y, x: -special.j1(x),                       complex=False)
 elementwise(special.j1,  lambda y, x: 0.5 * (special.j0(x) - special.jv(2, x)), complex=False)

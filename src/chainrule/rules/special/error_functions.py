@@ -72,8 +72,8 @@ def next_dawsn(xdot, y, x, n=1):
     return xdot * dawsn_derivative(x, n=n + 1)
 
 
-rule(erfcx_derivative, jvp=next_erfcx, vjp=next_erfcx)
-rule(dawsn_derivative, jvp=next_dawsn, vjp=next_dawsn)
+rule(erfcx_derivative, jvp=next_erfcx, vjp=next_erfcx, entrywise=True)
+rule(dawsn_derivative, jvp=next_dawsn, vjp=next_dawsn, entrywise=True)
 
 
 @primitive

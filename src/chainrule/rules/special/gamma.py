@@ -57,7 +57,7 @@ def next_polygamma(xdot, y, x, n=1):
     return xdot * polygamma_of(x, n=n + 1)
 
 
-rule(polygamma_of, jvp=next_polygamma, vjp=next_polygamma)
+rule(polygamma_of, jvp=next_polygamma, vjp=next_polygamma, entrywise=True)
 
 
 # -- Riemann's zeta ----------------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ def next_zeta(xdot, y, x, n=1):
     return xdot * zeta_derivative(x, n=n + 1)
 
 
-rule(zeta_derivative, jvp=next_zeta, vjp=next_zeta)
+rule(zeta_derivative, jvp=next_zeta, vjp=next_zeta, entrywise=True)
 
 
 # -- differences of digammas -------------------------------------------------------------------------------------------
