@@ -11,6 +11,7 @@ into closures at their first use.
 """
 
 import argparse
+import concurrent.futures
 import importlib
 import subprocess
 import sys
@@ -49,6 +50,7 @@ def main():
     parser.add_argument("--programs", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--native", action="store_true", help="those in the lowering to machine code")
+    parser.add_argument("--jobs", type=int, default=1, help="how many at once")
     options = parser.parse_args()
     which = "native" if options.native else "eager"
     importlib.import_module(FILES[which])
@@ -56,22 +58,26 @@ def main():
         taken = run(options.fault, options.programs, options.seed, options.native)
         print(f"found by program {taken}" if taken else "not found")
         return 0 if taken else 1
-    found = 0
-    for name in FAULTS[which]:
-        start = time.perf_counter()
-        command = [sys.executable, __file__, *sys.argv[1:], "--fault", name]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        lines = done.stdout.strip().splitlines()
-        modes = {line[2:].split(" at point")[0] for line in lines if line.startswith("# ") and " at point" in line}
-        found += done.returncode not in (1, 2) and bool(lines)
-        verdict = lines[-1] if lines else done.stderr.strip().splitlines()[-1]
-        if done.returncode < 0:
-            verdict = f"crashed at {verdict}"
-        name = name.replace("_", " ")
-        seconds = time.perf_counter() - start
-        print(f"{name:56} {verdict:24} {seconds:5.0f} s  {', '.join(sorted(modes))}", flush=True)
-    print(f"{found} of {len(FAULTS[which])} found")
-    return 0 if found >= 0.95 * len(FAULTS[which]) else 1
+    arguments = [a for n, a in enumerate(sys.argv[1:]) if "--jobs" not in (a, sys.argv[n])]
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        verdicts = list(pool.map(lambda name: verdict(name, arguments), FAULTS[which]))
+    print(f"{sum(verdicts)} of {len(verdicts)} found")
+    return 0 if sum(verdicts) >= 0.95 * len(verdicts) else 1
+
+
+def verdict(name, arguments):
+    """Plant one fault in a process of its own, and print what the fuzzer found; tell whether it found it."""
+    start = time.perf_counter()
+    command = [sys.executable, __file__, *arguments, "--fault", name]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = done.stdout.strip().splitlines()
+    modes = {line[2:].split(" at point")[0] for line in lines if line.startswith("# ") and " at point" in line}
+    text = lines[-1] if lines else done.stderr.strip().splitlines()[-1]
+    if done.returncode < 0:
+        text = f"crashed at {text}"
+    seconds = time.perf_counter() - start
+    print(f"{name.replace('_', ' '):56} {text:24} {seconds:5.0f} s  {', '.join(sorted(modes))}", flush=True)
+    return done.returncode not in (1, 2) and bool(lines)
 
 
 if __name__ == "__main__":
