@@ -33,9 +33,8 @@ EDITED = {
         "scalars write_sigmoid", '"olt"', '"ogt"'),
     "lanes of a long vector from its first part": (
         "scalars joined", "b.shuffle(x, y, range(n + m))", "b.shuffle(x, y, [*range(n), *range(m)])"),
-    "computed in single precision where one operand is": (
-        "scalars computes_in", "kind = type_of(output)",
-        'kind = "float" if any(d == np.float32 for d in dtypes) and output == np.float64 else type_of(output)'),
+    "numbers of a program in single precision": (
+        "builder constant", "struct.pack('<d', x)", "struct.pack('<d', np.float32(x))"),
     # small arrays
     "guard of the other answer": (
         "straight Straight.fails", "return scalars.logical_not(b, x) if g.seen else x",

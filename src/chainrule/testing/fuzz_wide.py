@@ -272,7 +272,7 @@ class Wide(Statements):
     def form_statement(self):
         """Append a few values, each by something that machine code has a way of its own for."""
         done = 0
-        for forms in (MOVES, SUMS, NUMBERS):
+        for forms in (NUMBERS, MOVES, SUMS, NUMBERS):
             for _ in range(3):
                 try:
                     text = self.scaled(self.pick(forms).format(v=self.wide(), c=self.constant()))

@@ -11,7 +11,7 @@ from chainrule.program.backend import code_of, module
 from chainrule.program.backend.unroll import unrolled
 from chainrule.program.backend.writer import Writer
 from chainrule.program.emit import head, helpers_in
-from chainrule.program.ir import PYTHON, Program
+from chainrule.program.ir import PYTHON, Equation, Program, Symbol, symbols_in
 from chainrule.program.native import lanes, target
 from chainrule.program.native.driver import Runner
 from chainrule.program.native.kernels import Arrays
@@ -46,6 +46,23 @@ def fits(equations: list) -> bool:
     return True
 
 
+ANSWERS: dict = {}  # kind of call -> whether it has a lowering
+MOST_ANSWERS = 10_000
+
+
+def kind_of_call(e):
+    """Return what calls that have a lowering or have none alike have in common; None if that is not to be hashed."""
+    if e.__class__ is not Equation or e.output.__class__ is not Symbol:
+        return None
+    xs = [("symbol", x.shape, str(x.dtype)) if x.__class__ is Symbol else (x.__class__, x) for x in e.inputs]
+    key = e.rule, tuple(xs), tuple(e.params.items()), e.output.shape, str(e.output.dtype), len({*e.reads})
+    try:
+        hash(key)
+    except TypeError:  # arrays, slices
+        return None
+    return None if any(True for _ in symbols_in(e.params)) else key
+
+
 class Lowerable:
     """Tells for each equation of a program whether it has a lowering; the readers of a stack have one together."""
 
@@ -57,9 +74,16 @@ class Lowerable:
 
     def __call__(self, e) -> bool:
         """Tell whether an equation has a lowering."""
-        if e not in self.known:
-            self.known[e] = fits([e])
-        return self.known[e]
+        if e in self.known:
+            return self.known[e]
+        key = kind_of_call(e)
+        if key is None:
+            return fits([e])
+        if key not in ANSWERS:
+            if len(ANSWERS) >= MOST_ANSWERS:
+                ANSWERS.clear()
+            ANSWERS[key] = fits([e])
+        return ANSWERS[key]
 
 
 class Kernels(Writer):
