@@ -110,7 +110,7 @@ EDITED = {
     "negative index one place off": (
         "nests_emit Emit.checked", 'b.binary("add", value, number(n))', 'b.binary("add", value, number(n - 1))'),
     "lanes beyond the end added up": (
-        "nests_roots Total.add", "new = b.select(w.mask(), new, old)", "pass"),
+        "nests_roots Total.add", "new = b.select(first_lanes(w.live, w.lanes), new, old)", "pass"),
     "accumulators not emptied": (
         "nests_roots Total.flushes", "b.store(splat(self.start, w.most), self.lanes[c], 8)", "pass"),
     "mean divided by the length of one axis": (
