@@ -324,6 +324,8 @@ UFUNC_METHOD = [None]  # set by engine.dispatch: ufunc methods and keyword argum
 # Types whose values may stand beside a box as plain constants.
 PLAIN = frozenset({bool, int, float, complex, np.ndarray, *(np.dtype(c).type for c in "?bBhHiIlLqQefdgFDG")})
 
+FOREIGN = [0]  # how many operands of other types there were: what they do may be code of the user's
+
 _FOREIGN_ADVICE = {
     "matrix": "use a plain array:  np.asarray(m)  (np.matrix changes the meaning of * and of shapes).",
     "MaskedArray": "use plain arrays and np.where(mask, a, b), which differentiates.",
@@ -360,6 +362,7 @@ def as_operand(x, operands):
         return array_of(x)
     if isinstance(x, np.generic):
         return x
+    FOREIGN[0] += not kind.__module__.startswith("chainrule.")
     refuse_foreign(kind)
     if isinstance(x, np.ndarray):
         for parent in kind.__mro__[:-1]:

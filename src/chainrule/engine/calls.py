@@ -10,6 +10,7 @@ import numpy as np
 from chainrule.engine import boxed, elementwise
 from chainrule.engine.boxed import CALL, Boxed, dispatch, keeper, value
 from chainrule.engine.fastcalls import bilinear_call, direct_call, linear_run, spread_run, with_keywords
+from chainrule.engine.leaves import leaf
 from chainrule.engine.rule import RULES, UNSUPPORTED, full_name
 from chainrule.engine.selects import select_run
 from chainrule.engine.spec import cast_to, choose, shape_of, spread_to
@@ -40,6 +41,11 @@ def build(function):
         return constant_call(function)
     if entry.kind == "elementwise":
         return elementwise_call(entry)
+    return leaf(entry, call_of(entry))
+
+
+def call_of(entry):
+    """Return the call of a rule that is not elementwise, by its kind."""
     if entry.kind == "gather":
         return direct_call(entry, gather_call(entry))
     if entry.kind == "linear" and entry.nin == 1 and not entry.spread:

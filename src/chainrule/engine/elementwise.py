@@ -19,6 +19,7 @@ from chainrule.engine.batched import Batched, batched, scaled
 from chainrule.engine.boxed import PLAIN, dispatch
 from chainrule.engine.dual import Dual, make_dual
 from chainrule.engine.held import held
+from chainrule.engine.leaves import leaf
 from chainrule.engine.rule import reads
 from chainrule.engine.spec import fit_broadcast, spec_of, tangent_like
 from chainrule.engine.tape import Node, tick
@@ -318,7 +319,7 @@ def build(rule, expr=None, swap=False):
         def call(*operands):
             return dispatch(rule, operands, {})
 
-        return call
+        return leaf(rule, call)
     name = f"<chainrule: {rule.name}>"
     if rule.pulls is None:  # one set for the function and its operators: `general` tells pulls by identity
         exec(compile(pulls, name, "exec"), scope)
@@ -328,4 +329,4 @@ def build(rule, expr=None, swap=False):
     exec(compile(source, name, "exec"), scope)
     call = scope["call"]
     call.__name__ = call.__qualname__ = rule.name.rpartition(".")[2]
-    return call
+    return leaf(rule, call)

@@ -14,6 +14,7 @@ from chainrule.engine.batched import Batched
 from chainrule.engine.boxed import INTO, PLAIN, Boxed, dispatch, inexact
 from chainrule.engine.dual import Dual, make_dual, zero_of
 from chainrule.engine.held import frozen_param, held
+from chainrule.engine.leaves import leaf
 from chainrule.engine.rule import parameters
 from chainrule.engine.spec import Spec, fit, spec_of
 from chainrule.engine.tape import Node, tick
@@ -305,7 +306,7 @@ def bilinear_call(rule, fun=None, swap=False):
             return make_tangent(fun(a, b.data), fun(a, b.aux), b.level)
         return dispatch(rule, (a, b), {})
 
-    return call
+    return leaf(rule, call)
 
 
 def make_tangent(y, ydot, lv):

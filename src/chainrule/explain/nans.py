@@ -87,7 +87,7 @@ class Guard:
         for v in y if isinstance(y, tuple | list) else (y,):
             if not isinstance(v, Boxed):
                 continue
-            place = place or user_place()[0]
+            place = place or user_place().place
             self.look(v, name, args, place)
         return y
 

@@ -18,6 +18,7 @@ from chainrule.program.emit.text import array, is_name, literal
 from chainrule.program.ir import PYTHON, Place, Program, Symbol
 from chainrule.program.passes import optimise
 from chainrule.program.passes.dead import dead
+from chainrule.program.places import Spot
 from chainrule.program.record import run_recorded
 from chainrule.program.tracing import Recording
 from chainrule.transforms.common import need_function
@@ -40,7 +41,7 @@ class Noting(Recording):
         """Mark the place."""
         super().visit(node, ybar)
         if self.primal is not None:
-            self.primal = Pulled(*self.primal)
+            self.primal = Spot(Pulled(*self.primal.place))
 
 
 class Source:

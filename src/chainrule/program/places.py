@@ -9,22 +9,53 @@ from chainrule.errors import is_users
 from chainrule.program.ir import Place
 
 
-def user_place() -> tuple:
-    """Return the place of the innermost frame outside chainrule and NumPy, its code, and the offset it is at.
+class Spot:
+    """Where in the user's code a call is made: its `place`, the code object, the offset `at` which its frame stands.
 
-    All of them None if there is no such frame.
+    `pulled` is that of the calls of its pullback: the same line, without a name, at no offset. All of it is None where
+    there is no code of the user's.
     """
+
+    __slots__ = ("at", "code", "place", "pulled")
+
+    def __init__(self, place, code=None, at=None):
+        self.place, self.code, self.at = place, code, at
+        self.pulled = self
+        if code is not None:
+            self.pulled = Spot(place._replace(name=None))
+
+
+NOWHERE = Spot(None)
+NOWHERE.pulled = None
+
+_spots: dict[int, tuple] = {}  # id of a code object -> (that, offset -> spot)
+
+
+def user_place() -> Spot:
+    """Return the spot of the innermost frame outside chainrule and NumPy."""
     frame: Any = sys._getframe(1)
     while frame is not None:
-        if users(frame.f_code, frame.f_globals.get("__name__", "")):
+        code = frame.f_code
+        if code.co_filename not in OURS and users(code, frame.f_globals.get("__name__", "")):
             break
         frame = frame.f_back
-    if frame is None:
-        return None, None, None
-    code, at = frame.f_code, frame.f_lasti
-    return Place(code.co_filename, frame.f_lineno, code.co_name, names_of(code).get(at)), code, at
+    else:
+        return NOWHERE
+    known = _spots.get(id(code))
+    if known is None:
+        if len(_spots) > MOST:
+            _spots.clear()
+        known = _spots[id(code)] = code, {}
+    at = frame.f_lasti
+    spot = known[1].get(at)
+    if spot is None:
+        place = Place(code.co_filename, frame.f_lineno, code.co_name, names_of(code).get(at))
+        spot = known[1][at] = Spot(place, code, at)
+    return spot
 
 
+MOST = 10_000  # code objects that are remembered
+OURS = set()  # files that are not the user's, whatever module they are run as
 _users = {}
 
 
@@ -33,9 +64,11 @@ def users(code, module):
     key = code, module
     found = _users.get(key)
     if found is None:
-        if len(_users) > 10_000:
+        if len(_users) > MOST:
             _users.clear()
         found = _users[key] = is_users(_Frame(code, module))
+        if not is_users(_Frame(code, "")):
+            OURS.add(code.co_filename)
     return found
 
 

@@ -16,7 +16,7 @@ from chainrule import tree
 from chainrule.engine.boxed import Boxed
 from chainrule.errors import NotDifferentiableError, raised_in
 from chainrule.program.ir import Program, Symbol, interpret
-from chainrule.program.loops.marks import listening
+from chainrule.program.loops.listening import listening
 from chainrule.program.loops.roll import roll
 from chainrule.program.record import hints_of, recording
 from chainrule.program.tracing import Tracer

@@ -20,7 +20,8 @@ from chainrule.engine.boxed import Boxed
 from chainrule.engine.buffer import Buffer
 from chainrule.engine.cotangent import LAZY, Masked
 from chainrule.engine.held import frozen_param
-from chainrule.engine.rule import RULES
+from chainrule.engine.leaves import is_ours
+from chainrule.engine.rule import RULES, Rule
 from chainrule.engine.spec import cast_to
 from chainrule.errors import ConversionError
 from chainrule.program.ir import FINITE, PYTHON, Equation, Guard, Place, Program, Symbol, applied
@@ -28,6 +29,7 @@ from chainrule.program.loops.marks import symbols_of
 from chainrule.program.places import user_place, users
 from chainrule.rules.scalars import number
 
+_new = object.__new__
 ONE = frozenset({np.ndarray, float, bool, int, complex, np.float64, np.float32, np.complex128, np.bool_, np.int64})
 RECORDINGS = {}  # level -> the recording that runs at it
 NARROW = {np.dtype(name) for name in ("float16", "float32", "complex64")}
@@ -49,16 +51,15 @@ class Recording:
         self.captured = {}  # id of an array from outside -> (that array, its symbol)
         self.copies = {}  # id of what the tape keeps of such an array -> (that, the array): see `engine.held`
         self.serials = []  # where the tape's clock stood at each equation
-        self.symbols = []  # and what it made
         self.thread = threading.get_ident()
         self.cotangents = {}  # symbol of a cotangent -> symbol of its primal
-        self.primal = None  # place of the primal call that the backward pass is at
+        self.primal = None  # spot of the primal call that the backward pass is at
         self.asked, self.strange = set(), False  # what is asked to be finite, and whether some of it was not
-        self.at = []  # the user's code and the offset there
-        self.origins = []  # for each equation of a backward pass the number of its primal equation, else None
-        self.turns = []  # and the number of the pass
-        self.origin = self.bars = None  # of the pass that is running
-        self.passes = 0
+        self.spots = []  # where in the user's code each equation stands
+        self.origin = self.bars = None  # of the pass that is running: the number of the primal equation it is at
+        self.origins = [(0, None, None)]  # (equation from which on it was so, the origin, the number of the pass)
+        self.passes = self.crossings = 0  # how many there were, and how many marks stand before the origin
+        self.listener = None  # who listens to the user's code
         self.loops = []  # a marks.Marked for each run of a loop
         self.positions = []  # of all marks, growing
         self.codes = {}  # the user's code that ran
@@ -72,11 +73,11 @@ class Recording:
         """Write down a call that gave `y`; return its outputs as Tracers."""
         if y.__class__ in ONE:  # the usual result: one array or number
             return self.plain_equation(batched.Plain(rule.fun) if constant else rule, inputs, params, y)
-        place, *at = user_place() if self.primal is None else (self.primal, None, None)
+        spot = self.primal or user_place()
         several = y.__class__ is tuple or y.__class__ is list or isinstance(y, tuple)
         made = [self.program.symbol(v) if is_value(v) else None for v in (y if several else (y,))]
-        if place is not None and place.name is not None and self.primal is None and not several:
-            made[0].hint = place.name
+        if spot.place is not None and not several and made[0] is not None:
+            made[0].hint = spot.place.name
         self.program.equations.append(
             Equation(
                 batched.Plain(rule.fun) if constant else rule,
@@ -84,10 +85,10 @@ class Recording:
                 params,
                 tuple(made) if several else made[0],
                 y if self.values else None,
-                place,
+                spot.place,
             )
         )
-        self.note(made[0], at)
+        self.note(spot)
         if not several:
             return Tracer(y, made[0], self.level)
         parts = [v if s is None else Tracer(v, s, self.level) for v, s in zip(y, made, strict=True)]
@@ -97,46 +98,65 @@ class Recording:
         """Write down a call that gave one array or number."""
         program = self.program
         program.count = count = program.count + 1
+        spot = self.primal or user_place()
+        place = spot.place
+        hint = None if place is None else place.name
         kind = y.__class__
-        symbol = Symbol(f"v{count}", (), kind) if kind in PYTHON else Symbol(f"v{count}", y.shape, y.dtype)
-        if self.primal is None:
-            place, code, at = user_place()
-            if place is not None:
-                symbol.hint = place.name
-        else:
-            place, code, at = self.primal, None, None
+        symbol = Symbol(f"v{count}", (), kind, hint) if kind in PYTHON else Symbol(f"v{count}", y.shape, y.dtype, hint)
         program.equations.append(Equation(rule, inputs, params, symbol, y if self.values else None, place))
-        self.note(symbol, (code, at))
-        return Tracer(y, symbol, self.level)
+        self.serials.append(tape.tick())
+        self.spots.append(spot)
+        box = _new(Tracer)
+        box.data, box.aux, box.level = y, symbol, self.level
+        return box
 
     def guard(self, symbol, how, seen):
         """Write down that Python asked for a value."""
-        place, *at = user_place() if self.primal is None else (self.primal, None, None)
-        self.program.equations.append(Guard(symbol, how, seen, place))
-        self.note(symbol, at)
+        spot = self.primal or user_place()
+        self.program.equations.append(Guard(symbol, how, seen, spot.place))
+        self.note(spot)
 
-    def note(self, symbol, at):
-        """Take note of when an equation was written, of what it makes, and of what it is the backward pass of."""
+    def note(self, spot):
+        """Take note of when an equation was written, and where."""
         self.serials.append(tape.tick())
-        self.symbols.append(symbol)
-        self.at.append(at)
-        self.origins.append(self.origin)
-        self.turns.append(None if self.origin is None else self.passes)
+        self.spots.append(spot)
+
+    def made_by(self, k):
+        """Return the symbol that equation `k` makes, or asks for; the first of several."""
+        e = self.program.equations[k]
+        if e.__class__ is Guard:
+            return e.symbol
+        return e.output[0] if e.output.__class__ is tuple else e.output
+
+    def goes_on(self):
+        """Take note of where the backward pass is: the equations from here on are of there."""
+        self.origins.append((len(self.serials), self.origin, None if self.origin is None else self.passes))
+
+    def of_passes(self):
+        """Return, for each equation, the number of its primal equation, and that of its pass; None for others."""
+        found = []
+        ends = [start for start, _, _ in self.origins[1:]] + [len(self.serials)]
+        for (_, origin, turn), end in zip(self.origins, ends, strict=True):
+            found += [(origin, turn)] * (end - len(found))
+        return found
 
     def gone_through(self, rule, operands):
         """Run the function of a call with a rule of its own on Tracers; None if it asks for plain values.
 
         What has been written down until then is taken back.
         """
-        count = len(self.symbols)
+        count = len(self.serials)
         try:
             y = rule.whole(operands)
             if not any(e.__class__ is Guard and e.how == "value" for e in self.program.equations[count:]):
                 return y
         except Exception:  # of any kind: compiled code has errors of its own; those of the function come up again
             pass
-        for written in (self.program.equations, self.serials, self.symbols, self.at, self.origins, self.turns):
+        for written in (self.program.equations, self.serials, self.spots):
             del written[count:]
+        while self.origins[-1][0] > count:
+            self.origins.pop()
+        self.goes_on()
         return None
 
     def operand(self, x: Any) -> Any:
@@ -202,10 +222,10 @@ class Recording:
             if y.aux is not None and y.aux not in self.asked:
                 self.asked.add(y.aux)
                 answer = Tracer.run_constant(np.isfinite, (y,), {}, self.level)
-                place, *at = user_place()
-                place = (place or Place("", 0, ""))._replace(name=FINITE)
+                spot = user_place()
+                place = (spot.place or Place("", 0, ""))._replace(name=FINITE)
                 self.program.equations.append(Guard(answer.aux, "bool", True, place))
-                self.note(answer.aux, at)
+                self.note(spot)
                 self.strange |= not answer.data
 
     def begin(self, bars):
@@ -213,41 +233,46 @@ class Recording:
         self.passes += 1
         self.bars = bars
         self.origin = len(self.serials)
+        self.crossings = len(self.positions)
+        self.goes_on()
 
     def visit(self, node, ybar):
         """Take note that the tape pulls back through `node`, whose result has the cotangent `ybar`."""
+        rule = node.rule
+        if self.listener is not None:
+            self.listener.hear(rule is not None and not is_ours(rule))
         k = bisect.bisect_left(self.serials, node.serial) - 1
-        self.primal = None
-        if k < 0 or node.rule is None:
+        if k < 0 or rule is None:
+            self.primal = None
             self.cross(-1, node, ybar)
             return
         self.cross(k, node, ybar)
-        symbol = self.symbols[k]
-        e = self.program.equations[k]
-        self.primal = None if e.place is None else e.place._replace(name=None)
+        self.primal = self.spots[k].pulled
         while isinstance(ybar, Boxed):
-            if ybar.__class__ is Tracer and ybar.level == self.level and ybar.aux is not None and symbol is not None:
-                self.cotangents.setdefault(ybar.aux, symbol)
+            if ybar.__class__ is Tracer and ybar.level == self.level and ybar.aux is not None:
+                if ybar.aux not in self.cotangents:
+                    self.cotangents[ybar.aux] = self.made_by(k)
                 break
             ybar = ybar.data
 
     def cross(self, k, node, ybar):
         """Go back to equation `k`: note the cotangents at hand at each mark on the way."""
-        if self.bars is None or self.origin is None:
+        if self.origin is None or k >= self.origin:
             return
-        first, last = bisect.bisect_right(self.positions, k), bisect.bisect_right(self.positions, self.origin)
-        if first < last:
+        first = bisect.bisect_right(self.positions, k)
+        if first < self.crossings and self.bars is not None:
             found = self.cotangents_at_hand(node, ybar)
-            for position in self.positions[first:last]:
+            for position in self.positions[first : self.crossings]:
                 self.crossed[self.passes, position] = found
-        self.origin = min(k, self.origin)
+        self.origin, self.crossings = k, first
+        self.goes_on()
 
     def cotangents_at_hand(self, node, ybar):
         """Return the symbols of the cotangents that the pass holds, by the primal symbol (or the input's node)."""
         found = {}
         for n, bar in [*self.bars.items(), (node, ybar)]:
             k = bisect.bisect_left(self.serials, n.serial) - 1
-            primal = n if n.rule is None or k < 0 else self.symbols[k]
+            primal = n if n.rule is None or k < 0 else self.made_by(k)
             for way, s in lazily(bar, self):
                 found[(primal, *way)] = s
         return found
@@ -255,11 +280,14 @@ class Recording:
     def leave(self):
         """Take note that the backward pass is over."""
         self.primal = self.origin = self.bars = None
+        self.goes_on()
+        if self.listener is not None:
+            self.listener.hear(True)
 
     def finish(self):
         """Name the cotangents after their primals; give back the copies that a borrowing recording does without."""
         for bar, symbol in self.cotangents.items():
-            if bar.hint is None and symbol.hint is not None:
+            if bar.hint is None and symbol is not None and symbol.hint is not None:
                 bar.hint = f"d_{symbol.hint}"
         constants = self.program.constants
         self.program.fixed.update(constants)  # copies
@@ -310,27 +338,35 @@ class Tracer(Boxed):
     @staticmethod
     def process(rule, level, operands, params):  # noqa: D102 (see Boxed)
         recording = RECORDINGS[level]
-        xs, inputs, traced = [], [], False
+        xs, inputs, traced, known = [], [], False, True
         for x in operands:
             if x.__class__ is Tracer and x.level == level:
                 xs.append(x.data)
-                traced |= x.aux is not None
-                inputs.append(x if x.aux is None else x.aux)
+                symbol = x.aux
+                if symbol is None:
+                    known = False
+                    inputs.append(x)
+                else:
+                    traced = True
+                    inputs.append(symbol)
             else:
+                known = known and x.__class__ in PYTHON
                 xs.append(x)
                 inputs.append(x)
         xs = tuple(xs)
-        if recording.through and hasattr(rule, "opaque"):  # a call that has a rule of its own, by the user
+        if rule.__class__ is not Rule and recording.through and hasattr(rule, "opaque"):  # by the user
             found = recording.gone_through(rule, operands) if hasattr(rule, "whole") else None
             return opaque(rule, operands, xs, recording) if found is None else found
         plain = {k: opened(v, level) for k, v in params.items()} if params else params
         y = applied(rule, xs, plain)
         if not traced and not depends(operands, level) and not depends(params.values(), level):
             return wrapped(y, level)
-        constant = _paused(level)
-        inputs = tuple([x if x.__class__ is Symbol or x.__class__ in PYTHON else recording.operand(x) for x in inputs])
+        if not known:
+            inputs = [x if x.__class__ is Symbol or x.__class__ in PYTHON else recording.operand(x) for x in inputs]
         written = {k: recording.parameter(v) for k, v in params.items()} if params else {}
-        return recording.equation(rule, inputs, written, y, constant)
+        if y.__class__ in ONE and not tape._level.paused:  # the usual result: one array or number
+            return recording.plain_equation(rule, tuple(inputs), written, y)
+        return recording.equation(rule, tuple(inputs), written, y, _paused(level))
 
     @staticmethod
     def run_constant(fun, args, kwargs, level):

@@ -20,7 +20,7 @@ class Backward:
         self.stack = self.program.symbol(None, None)
         self.stack.dtype = list
         indices = {}
-        for i, (t, o) in enumerate(zip(self.recording.turns, self.recording.origins, strict=True)):
+        for i, (o, t) in enumerate(plan.passes):
             if t == plan.turn and o is not None and plan.begin <= o < plan.stop:
                 k = bisect_right(plan.cuts, o) - 1
                 indices.setdefault(k, []).append(i)
@@ -99,7 +99,7 @@ class Backward:
     def known_literal(self, i, name, n, literal, k):
         """Return a literal of a backward equation for all rounds: a subscript is that of its primal equation."""
         plan = self.plan
-        primal = self.recording.origins[i]
+        primal = plan.passes[i][0]
         _, _, literals, names = plan.part(primal)
         if name != "index":  # what rules bring along, or follows from the primal call's own, if that is always the same
             for m, x in enumerate(literals):

@@ -1,14 +1,11 @@
 """Where the user's loops come round: marks on a recording, each with what the local variables stood for.
 
-While a function is traced, Python tells of each backward jump in the user's code. A mark notes how many equations were
-recorded by then, and the symbols behind the local variables: what one round hands on to the next. Backward passes have
-marks, too: where they cross those of the forward run, the cotangents at hand are noted.
-
-Nothing is marked while a debugger or a coverage tool listens.
+While a function is traced, Python tells of each backward jump in the user's code (`loops.listening`). A mark notes how
+many equations were recorded by then, and the symbols behind the local variables: what one round hands on to the next.
+Backward passes have marks, too: where they cross those of the forward run, the cotangents at hand are noted.
 """
 
 import array
-import bisect
 import collections.abc
 import dis
 import functools
@@ -23,7 +20,6 @@ import numpy as np
 
 from chainrule.engine.boxed import Boxed
 from chainrule.engine.dual import Dual
-from chainrule.program.places import users
 
 LARGE = 1 << 16  # bytes of an array that are compared
 CHANGEABLE = (  # in ways that can't be seen
@@ -92,77 +88,6 @@ def heads(code):
     """Return the lines on which a ``for`` of a code object stands."""
     counted = {t for t, is_for in targets(code).items() if is_for}
     return frozenset([i.positions.lineno for i in dis.get_instructions(code) if i.offset in counted and i.positions])
-
-
-class listening:
-    """Context in which a recording is told of backward jumps in the user's code."""
-
-    def __init__(self, recording):
-        self.recording = recording
-        self.frames = {}  # id of a running frame -> number of the call
-        self.calls = 0
-        self.entries = {}  # (number of the call, line) -> where the line was reached
-        self.running = {}  # number of the call -> {where a loop jumps to: its marks}
-
-    def __enter__(self):
-        self.before = sys.gettrace()
-        self.active = self.before is None or isinstance(getattr(self.before, "__self__", None), listening)
-        if self.active:
-            sys.settrace(self.called)
-        return self
-
-    def __exit__(self, *exc):
-        if self.active:
-            sys.settrace(self.before)
-        return False
-
-    def called(self, frame, event, arg):
-        """Listen to the user's functions that have loops."""
-        code = frame.f_code
-        module = frame.f_globals.get("__name__", "")
-        root = module.partition(".")[0]
-        if root in ("", "chainrule") or root in sys.stdlib_module_names or not users(code, module):
-            return None
-        self.calls += 1
-        self.recording.codes.setdefault(code, len(self.recording.program.equations))
-        self.recording.frames.setdefault(code, frame.f_globals)
-        if not targets(code):
-            return None
-        self.frames[id(frame)] = self.calls
-        return self.line
-
-    def line(self, frame, event, arg):
-        """Take note of a backward jump."""
-        if event == "line":
-            where = frame.f_lasti
-            where = jumps_within_a_line(frame.f_code).get(where, where)
-            if where in targets(frame.f_code):
-                self.mark(frame, where)
-            elif frame.f_lineno in heads(frame.f_code):  # where a loop may begin
-                self.entries[self.frames[id(frame)], frame.f_lineno] = self.here(frame)
-        return self.line
-
-    def here(self, frame):
-        """Return a mark for the place that is reached."""
-        symbols, plain = looked_at(frame.f_locals, self.recording)
-        return Mark(len(self.recording.program.equations), symbols, plain)
-
-    def mark(self, frame, where):
-        """Take note of a backward jump, at the first one also of where the loop was entered."""
-        call = self.frames[id(frame)]
-        running = self.running.setdefault(call, {})
-        for inner in [t for t in running if t > where]:  # begins anew in the next round
-            del running[inner]
-        if where not in running:
-            made = running[where] = Marked(frame.f_code, where)
-            self.recording.loops.append(made)
-            entry = self.entries.pop((call, frame.f_lineno), None)
-            if entry is not None and made.counted:
-                made.marks.append(entry)
-                bisect.insort(self.recording.positions, entry.position)
-        here = self.here(frame)
-        running[where].marks.append(here)
-        self.recording.positions.append(here.position)
 
 
 def looked_at(variables, recording):

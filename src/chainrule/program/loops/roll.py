@@ -29,7 +29,7 @@ def roll(program: Program, recording) -> Program:
     runs = [run for run in recording.loops if len(run.marks) >= ROUNDS]
     if not runs:
         return program
-    parts, where = {}, made_at(program)
+    parts, where, passes = {}, made_at(program), recording.of_passes()
 
     def part(i):
         if i not in parts:
@@ -43,7 +43,7 @@ def roll(program: Program, recording) -> Program:
         shared = {}
         for skip in range(FIRST):  # the first rounds may differ
             try:
-                plans.append(Plan(program, recording, run, part, skip, shared, where))
+                plans.append(Plan(program, recording, run, part, skip, shared, where, passes))
                 break
             except Irregular:
                 continue
@@ -288,8 +288,8 @@ def changes_nothing(codes):
 class Plan:
     """How one loop of a recording is rolled: `changes` are (start, stop, equations that come in place of those)."""
 
-    def __init__(self, program, recording, run, part, skip, shared, where):
-        self.where = where
+    def __init__(self, program, recording, run, part, skip, shared, where, passes):
+        self.where, self.passes = where, passes
         self.shared = shared  # what was found out about the cotangents at each mark
         self.program, self.recording, self.run = program, recording, run
         self.part = part
@@ -434,10 +434,7 @@ class Plan:
 
     def one_pass(self):
         """Return the number of the backward pass over the loop; None if there is none."""
-        turns = {
-            t for t, o in zip(self.recording.turns, self.recording.origins, strict=True)
-            if o is not None and self.begin <= o < self.stop
-        }  # fmt: skip
+        turns = {turn for o, turn in self.passes if o is not None and self.begin <= o < self.stop}
         if len(turns) > 1:
             raise Irregular("several backward passes")
         return next(iter(turns), None)
@@ -468,8 +465,9 @@ class Plan:
         It is the same in all if the user's expression names nothing that differs from round to round. A subscript may
         be a variable that does, with a number added.
         """
-        code, at = self.recording.at[i]
-        here = expression_at(code, at) if code is self.run.code else None
+        spot = self.recording.spots[i]
+        code = spot.code
+        here = expression_at(code, spot.at) if code is self.run.code else None
         if here is not None and here.over and name == "index":  # the entry that an iteration over an array is at
             return {j: literal + j - k for j in range(self.n)}
         if not self.varying and changes_nothing([code]):
