@@ -89,8 +89,11 @@ class reopened:
         return False
 
 
-def hold_gc():
-    """Raise the garbage collector's first threshold: its default takes half the time of a long tape."""
+def hold_gc(times=1):
+    """Raise the garbage collector's first threshold: its default takes half the time of a long tape.
+
+    Programs are recorded with one that is so many `times` larger: next to nothing of what is made then can be freed.
+    """
     global _gc_users, _gc_before
     if not gc_threshold:
         return
@@ -99,8 +102,8 @@ def hold_gc():
             settle()
         if _gc_users == 0:
             _gc_before = gc.get_threshold()
-            if 0 < _gc_before[0] < gc_threshold:
-                gc.set_threshold(gc_threshold, *_gc_before[1:])
+        if 0 < gc.get_threshold()[0] < gc_threshold * times:
+            gc.set_threshold(gc_threshold * times, *_gc_before[1:])
         _gc_users += 1
 
 

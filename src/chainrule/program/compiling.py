@@ -330,7 +330,7 @@ class Compiled:
 
     def _path(self, args, kwargs, careful):
         """Record the function, and compile what was recorded. Much is made for it, and little of that can be freed."""
-        _level.hold_gc()
+        _level.hold_gc(times=20)
         try:
             return self._recorded(args, kwargs, careful)
         finally:

@@ -132,13 +132,17 @@ class Recording:
         """Take note of where the backward pass is: the equations from here on are of there."""
         self.origins.append((len(self.serials), self.origin, None if self.origin is None else self.passes))
 
-    def of_passes(self):
-        """Return, for each equation, the number of its primal equation, and that of its pass; None for others."""
-        found = []
+    def stretches(self):
+        """Find the equations of backward passes, in stretches: (start, stop, primal equation, number of the pass)."""
         ends = [start for start, _, _ in self.origins[1:]] + [len(self.serials)]
-        for (_, origin, turn), end in zip(self.origins, ends, strict=True):
-            found += [(origin, turn)] * (end - len(found))
-        return found
+        for (start, origin, turn), stop in zip(self.origins, ends, strict=True):
+            if origin is not None and start < stop:
+                yield start, stop, origin, turn
+
+    def primal_of(self, i):
+        """Return the number of the equation that equation `i` of a backward pass belongs to."""
+        k = bisect.bisect_right(self.origins, i, key=lambda entry: entry[0])
+        return self.origins[k - 1][1]
 
     def gone_through(self, rule, operands):
         """Run the function of a call with a rule of its own on Tracers; None if it asks for plain values.

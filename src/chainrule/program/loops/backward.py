@@ -1,11 +1,12 @@
 """The backward pass over a rolled loop, as a loop over the rounds that the forward loop has kept."""
 
+import itertools
 from bisect import bisect_right
 
 from chainrule.program.ir import Equation, Guard, Symbol, replaced
 from chainrule.program.loops.ir import Loop, Next, Pop, free_symbols
 from chainrule.program.loops.roll import Body, Ways, agreed, complete, rank
-from chainrule.program.loops.segments import Irregular, literal_key
+from chainrule.program.loops.segments import Irregular, alike
 
 KINDS = ("bar", "made", "outside", "state", "same")  # where backward rounds find what they read; the first one counts
 ENDS = [(h, t) for h in range(3) for t in range(3)]  # how many rounds stay outside at the beginning and the end
@@ -19,27 +20,25 @@ class Backward:
         self.program, self.recording = plan.program, plan.recording
         self.stack = self.program.symbol(None, None)
         self.stack.dtype = list
-        indices = {}
-        for i, (o, t) in enumerate(plan.passes):
-            if t == plan.turn and o is not None and plan.begin <= o < plan.stop:
-                k = bisect_right(plan.cuts, o) - 1
-                indices.setdefault(k, []).append(i)
-        order = [i for k in sorted(indices, reverse=True) for i in indices[k]]
-        if order != list(range(order[0], order[0] + len(order))):
+        stretches = {}
+        for start, stop, o, t in self.recording.stretches():
+            if t == plan.turn and plan.begin <= o < plan.stop:
+                stretches.setdefault(bisect_right(plan.cuts, o) - 1, []).append((start, stop))
+        order = [s for k in sorted(stretches, reverse=True) for s in stretches[k]]
+        if any(a[1] != b[0] for a, b in itertools.pairwise(order)):
             raise Irregular("backward rounds that are not in order")
-        self.start, self.stop = order[0], order[0] + len(order)
+        self.start, self.stop = order[0][0], order[-1][1]
         at, last = self.start, len(plan.rounds) - 1
         self.range = {}  # round -> (start, stop) of its backward equations
         for k in range(last, -1, -1):
-            count = len(indices.get(k, ()))
-            self.range[k] = at, at + count
-            at += count
+            start = at
+            at = stretches[k][-1][1] if k in stretches else at
+            self.range[k] = start, at
         self.rounds = {k: plan.segment(a, b) for k, (a, b) in self.range.items()}
-        self.before_round, self.after, self.places, self.known = {}, {}, {}, {}
+        self.before_round, self.after = {}, {}
         for k in plan.rounds:
             self.before_round[k] = self.cotangents(k + 1) if k < plan.n else {}
             self.after[k] = self.cotangents(k)
-            self.places[k], self.known[k] = inverted(self.before_round[k]), {}
         for head, tail in sorted(ENDS, key=sum):
             self.head = range(last, last - head, -1)
             self.tail = range(tail - 1, -1, -1)
@@ -82,10 +81,7 @@ class Backward:
     def found(self, k, s):
         """Return the places that a symbol of backward round k may come from."""
         plan = self.plan
-        known = self.known[k]
-        if s in known:
-            return known[s]
-        known[s] = places = set(self.places[k].get(s, ()))
+        places = {place for place, v in self.before_round[k].items() if v is s}
         forward = plan.rounds[k]
         if s in forward.made:
             places.add(("kept", "made", *forward.made[s]))
@@ -96,20 +92,32 @@ class Backward:
             places.add(("same", s))
         return places
 
+    def holds(self, k, s, place):
+        """Tell whether a place, which some round found, is one of those that a symbol of round k may come from."""
+        if place[0] == "bar":
+            return self.before_round[k].get(place) is s
+        if place[0] == "same":
+            return place[1] is s
+        if place[1] == "made":
+            return self.plan.rounds[k].made.get(s) == place[2:]
+        if place[1] == "outside":
+            return self.plan.rounds[k].outside.get(s) == place[2]
+        return self.plan.holds(k, s, place[1:])
+
     def known_literal(self, i, name, n, literal, k):
         """Return a literal of a backward equation for all rounds: a subscript is that of its primal equation."""
         plan = self.plan
-        primal = plan.passes[i][0]
-        _, _, literals, names = plan.part(primal)
+        primal = self.recording.primal_of(i)
+        literals, names = plan.parts[primal].literals, plan.parts[primal].names
         if name != "index":  # what rules bring along, or follows from the primal call's own, if that is always the same
             for m, x in enumerate(literals):
                 if names[m] != "index":
                     known = plan.known_literal(primal, names[m], m, x, k)
-                    if any(literal_key(v) != literal_key(x) for v in known.values()):
+                    if not all(alike(v, x) for v in known.values()):
                         raise Irregular("a number of the primal call that differs from round to round")
             return dict.fromkeys(range(plan.n), literal)
         places = [m for m, x in enumerate(names) if x == "index"]
-        own = [m for m, x in enumerate(plan.part(i)[3]) if x == "index"]
+        own = [m for m, x in enumerate(plan.parts[i].names) if x == "index"]
         if len(own) != len(places):
             raise Irregular("a subscript that is not that of the primal call")
         m = places[own.index(n)]
@@ -158,20 +166,9 @@ class Backward:
             ways = Ways(middle)
             if len(ways.groups) > 1:
                 raise Irregular("backward rounds that differ")
-            body = Body(self.program, ways, self.found, self.choose, plan.static, self.middle, self.known_literal)
-            body.known_before = self.elsewhere
+            body = PullingBody(self.program, ways, self, plan.static, self.middle)
             body.state = states
-            taken = {}
-            inner = body.inside
-
-            def inside(place, taken=taken, inner=inner, w=w):
-                if place[0] != "kept":
-                    return inner(place)
-                if place not in taken:
-                    taken[place] = self.program.symbol(None)
-                return taken[place]
-
-            body.inside = inside
+            taken = body.taken
             bodies[w] = body, taken
             blocks[w] = body.blocks([0], {}, {}, 0, lambda _: Next([]))
             tables += body.tables
@@ -239,7 +236,7 @@ class Backward:
         slots = {body.ways.rounds[k].made.get(v) for k, v in zip(group, values, strict=True)}
         if len(slots) == 1 and None not in slots:
             return body.made[0][slots.pop()]
-        places = set.intersection(*[self.found(k, v) for k, v in zip(group, values, strict=True)])
+        places = self.plan.common(group, values, self)
         if not places:
             raise Irregular(f"{place} is handed on in different ways")
         return body.inside(self.choose(places, place))
@@ -257,10 +254,7 @@ class Backward:
         """Return (symbol, place in the state) of what the middle rounds make and others read."""
         spans = [self.range[k] for k in self.middle]
         start, stop = spans[0][0], spans[-1][1]
-        read = set()
-        for i, e in enumerate(self.program.equations):
-            if not start <= i < stop:
-                read.update(e.reads)
+        read = {s for i in range(stop, len(self.program.equations)) for s in self.plan.parts[i].symbols}
         read.update([y for y in self.program.outputs if y.__class__ is Symbol])
         last = after[self.middle[-1]]
         if self.plan.varied:  # a cotangent that came through unchanged, but may be another one after other ways
@@ -335,12 +329,21 @@ def kind(place):
     return place[1] if place[0] == "kept" else place[0]
 
 
-def inverted(symbols):
-    """Return symbol -> its places, of a dict place -> symbol."""
-    found = {}
-    for place, s in symbols.items():
-        found.setdefault(s, []).append(place)
-    return found
+class PullingBody(Body):
+    """The writing of a backward round: `taken` has what it takes off the stack, place -> symbol."""
+
+    def __init__(self, program, ways, where, static, order_of_rounds):
+        super().__init__(program, ways, where, static, order_of_rounds)
+        self.known_before = where.elsewhere
+        self.taken = {}
+
+    def inside(self, place):
+        """Return the operand for a place."""
+        if place[0] != "kept":
+            return super().inside(place)
+        if place not in self.taken:
+            self.taken[place] = self.program.symbol(None)
+        return self.taken[place]
 
 
 class _Renamed(dict):

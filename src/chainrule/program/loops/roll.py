@@ -17,7 +17,7 @@ import numpy as np
 from chainrule.program.ir import Equation, Guard, Program, Symbol, replaced
 from chainrule.program.loops.expressions import expression_at
 from chainrule.program.loops.ir import Block, Exit, Fork, Loop, Next, free_symbols
-from chainrule.program.loops.segments import Irregular, Segment, dissect, literal_key
+from chainrule.program.loops.segments import Irregular, Parts, Segment, alike
 from chainrule.program.loops.steady import of_loop, unsteady
 
 ROUNDS = 4  # fewer are not worth a loop
@@ -29,21 +29,14 @@ def roll(program: Program, recording) -> Program:
     runs = [run for run in recording.loops if len(run.marks) >= ROUNDS]
     if not runs:
         return program
-    parts, where, passes = {}, made_at(program), recording.of_passes()
-
-    def part(i):
-        if i not in parts:
-            parts[i] = dissect(program.equations[i])
-        return parts[i]
-
-    plans = []
+    parts, where, plans = Parts(program.equations), made_at(program), []
     for run in sorted(runs, key=lambda r: r.marks[0].position - r.marks[-1].position):
         if any(p.overlaps(run.marks[0].position, run.marks[-1].position) for p in plans):
             continue
         shared = {}
         for skip in range(FIRST):  # the first rounds may differ
             try:
-                plans.append(Plan(program, recording, run, part, skip, shared, where, passes))
+                plans.append(Plan(program, recording, run, parts, skip, shared, where))
                 break
             except Irregular:
                 continue
@@ -64,7 +57,10 @@ def made_at(program):
     """Return, for each symbol, the number of the equation that makes it; -1 for inputs and captured arrays."""
     where = dict.fromkeys((*program.inputs, *program.constants), -1)
     for i, e in enumerate(program.equations):
-        where.update(dict.fromkeys(e.outputs, i))
+        if e.__class__ is Equation and e.output.__class__ is Symbol:
+            where[e.output] = i
+        else:
+            where.update(dict.fromkeys(e.outputs, i))
     return where
 
 
@@ -87,30 +83,30 @@ class Ways:
         """Return the first segment that went this way."""
         return self.rounds[self.groups[w][0]]
 
-    def candidates(self, w, found):
+    def candidates(self, w, found, holds):
         """Return, for each operand from outside, the places that it came from in all rounds of this way.
 
-        ``found(k, symbol)`` gives the set of places in round k.
+        ``found(k, symbol)`` gives the set of places in round k, ``holds(k, symbol, place)`` tells whether one is among
+        them.
         """
-        sets = None
-        for k in self.groups[w]:
-            if sets is None:
-                sets = [set(found(k, s)) for s in self.rounds[k].outside]
-                continue
+        first, *others = self.groups[w]
+        sets = [found(first, s) for s in self.rounds[first].outside]
+        for k in others:
             for have, s in zip(sets, self.rounds[k].outside, strict=True):
-                have &= found(k, s)
-        return sets or []
+                for place in [p for p in have if not holds(k, s, p)]:
+                    have.discard(place)
+        return sets
 
 
 class Body:
     """The writing of the blocks of a loop."""
 
-    def __init__(self, program, ways, found, choose, static, order_of_rounds, known_literal):
-        self.program, self.ways, self.static, self.choose = program, ways, static, choose
-        self.known_literal = known_literal
+    def __init__(self, program, ways, where, static, order_of_rounds):
+        self.program, self.ways, self.static = program, ways, static
+        self.choose, self.known_literal = where.choose, where.known_literal
         self.in_table = self.sure = lambda _: True
         self.rounds_in_order = order_of_rounds
-        self.sets = [ways.candidates(w, found) for w in range(len(ways.groups))]
+        self.sets = [ways.candidates(w, where.found, where.holds) for w in range(len(ways.groups))]
         self.state = {}  # place of a state -> symbol inside
         self.tables = []  # (symbol, {round: operand})
         self.roles = [{} for _ in ways.groups]  # way -> number of an operand -> operand inside
@@ -126,14 +122,14 @@ class Body:
                 if slot >= len(other.letters) or other.letters[slot] != lead.letters[slot]:
                     raise Irregular("ways that part without a question")
             e = lead.equations[slot]
-            for j in [x for x in lead.letters[slot][1] if x.__class__ is int]:
+            for j in [x for x in lead.letters[slot][1:] if x.__class__ is int]:
                 if j not in roles:
                     roles[j] = self.role(group, j)
             if e.__class__ is Guard and e.how == "bool":
                 symbol = self.operand(e.symbol, lead, env, roles)
                 sides = {}
                 for answer in (True, False):
-                    side = [w for w in group if self.ways.first(w).seen[slot] is answer]
+                    side = [w for w in group if self.ways.first(w).parts[slot].seen is answer]
                     sides[answer] = self.blocks(side, dict(env), dict(roles), slot + 1, ends) if side else None
                 return Block(equations, Fork(Guard(symbol, "bool", e.seen, e.place), sides[True], sides[False]))
             equations.append(self.equation(group, slot, lead, env, roles))
@@ -220,15 +216,15 @@ class Body:
         out = []
         taken = [k for w in group for k in self.ways.groups[w]]
         everywhere = len(taken) == len(self.rounds_in_order)
-        for n, literal in enumerate(lead.literals[slot]):
-            entries = {k: self.ways.rounds[k].literals[slot][n] for k in taken}
+        part = lead.parts[slot]
+        for n, literal in enumerate(part.literals):
+            entries = {k: self.ways.rounds[k].parts[slot].literals[n] for k in taken}
             if not everywhere and self.static:
-                known = self.known_literal(lead.start + slot, lead.names[slot][n], n, literal, taken[0])
-                if any(literal_key(known[k]) != literal_key(v) for k, v in entries.items()):
+                known = self.known_literal(lead.start + slot, part.names[n], n, literal, taken[0])
+                if not all(alike(known[k], v) for k, v in entries.items()):
                     raise Irregular("a number of a way that was not taken in every round")
                 entries = known
-            key = literal_key(literal)
-            if all(literal_key(v) == key for v in entries.values()):
+            if all(alike(v, literal) for v in entries.values()):
                 out.append(literal)
             else:
                 out.append(self.table(group, entries.__getitem__, entries))
@@ -288,11 +284,11 @@ def changes_nothing(codes):
 class Plan:
     """How one loop of a recording is rolled: `changes` are (start, stop, equations that come in place of those)."""
 
-    def __init__(self, program, recording, run, part, skip, shared, where, passes):
-        self.where, self.passes = where, passes
-        self.shared = shared  # what was found out about the cotangents at each mark
+    def __init__(self, program, recording, run, parts, skip, shared, where):
+        self.where = where
+        self.shared = shared  # what was found out about rounds and marks
         self.program, self.recording, self.run = program, recording, run
-        self.part = part
+        self.parts = parts
         self.marks = run.marks[skip:]
         self.varying = varying_names(self.marks)
         if len(self.marks) < ROUNDS:
@@ -409,7 +405,11 @@ class Plan:
 
     def segment(self, start, stop):
         """Return the equations from `start` to `stop` as a segment."""
-        return Segment(self.program.equations[start:stop], [self.part(i) for i in range(start, stop)], start)
+        segment = self.shared.get((start, stop))
+        if segment is None:
+            parts = [self.parts[i] for i in range(start, stop)]
+            segment = self.shared[start, stop] = Segment(self.program.equations[start:stop], parts, start)
+        return segment
 
     def last_round(self):
         """Return the round that left the loop, up to its guard; None if rounds may not vary in number."""
@@ -425,16 +425,16 @@ class Plan:
             last = equations[stop - 1]
             if last.__class__ is Guard and last.how == "bool":
                 segment = self.segment(start, stop)
-                alike = [s for s in known if segment.begins_as(s)]
-                if not alike:
+                like_it = [s for s in known if segment.begins_as(s)]
+                if not like_it:
                     return None
-                if all(s.seen[stop - 1 - start] is not last.seen for s in alike):
+                if all(s.parts[stop - 1 - start].seen is not last.seen for s in like_it):
                     return segment
         return None
 
     def one_pass(self):
         """Return the number of the backward pass over the loop; None if there is none."""
-        turns = {turn for o, turn in self.passes if o is not None and self.begin <= o < self.stop}
+        turns = {turn for _, _, o, turn in self.recording.stretches() if self.begin <= o < self.stop}
         if len(turns) > 1:
             raise Irregular("several backward passes")
         return next(iter(turns), None)
@@ -458,6 +458,18 @@ class Plan:
         if self.before(s):
             places.add(("same", s))
         return places
+
+    def holds(self, k, s, place):
+        """Tell whether a place is one of those that a symbol of round k may come from."""
+        if place[0] == "state":
+            return self.marks[k].symbols.get(place[1]) is s
+        return place[1] is s
+
+    def common(self, rounds, values, where=None):
+        """Return the places that a value may come from in each of the rounds."""
+        where = where or self
+        places = where.found(rounds[0], values[0])
+        return {p for p in places if all(where.holds(k, v, p) for k, v in zip(rounds, values, strict=True))}
 
     def known_literal(self, i, name, n, literal, k):
         """Return a literal of equation `i`, found in round k, for all rounds: round -> number.
@@ -506,7 +518,7 @@ class Plan:
         """Return the change that puts the forward loop in place of its rounds."""
         ways = self.ways
         leaving = None if self.static else ways.of[self.n]
-        body = Body(self.program, ways, self.found, self.choose, self.static, range(self.n), self.known_literal)
+        body = Body(self.program, ways, self, self.static, range(self.n))
         body.known_before, body.in_table, body.sure = self.before, self.in_table, self.sure
         outputs = self.outputs()
         if self.static:
@@ -590,8 +602,7 @@ class Plan:
         slots = {body.ways.rounds[k].made.get(v) for k, v in zip(group, values, strict=True)}
         if len(slots) == 1 and None not in slots:
             return body.made[w][slots.pop()]
-        places = set.intersection(*[self.found(k, v) for k, v in zip(group, values, strict=True)])
-        places = {p for p in places if self.sure(p)}
+        places = {p for p in self.common(group, values) if self.sure(p)}
         if not places:
             raise Irregular(f"{key} is handed on in different ways")
         return body.inside(self.choose(places, ("state", key)))
@@ -613,7 +624,7 @@ class Plan:
         read, read_after = {}, set()
         for i, e in enumerate(self.program.equations):
             if i not in inside:
-                for s in e.reads:
+                for s in self.parts[i].symbols:
                     read.setdefault(s, i)
                     if i >= self.stop:
                         read_after.add(s)

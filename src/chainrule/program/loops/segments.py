@@ -15,56 +15,107 @@ class Irregular(Exception):
     """Why a loop is left as it was recorded."""
 
 
-def dissect(e):
-    """Return what an equation or guard is made of: what stays the same in each round, symbols, literals, their names.
+class Part:
+    """What an equation or guard is made of.
 
-    A literal has the name of the parameter that it stands in, or None.
+    `letter` is a number for what stays the same in each round: the call, the form of its result, how its operands lie
+    in lists and the like. `symbols` are those that it reads, `outputs` those that it makes. `literals` are the plain
+    numbers and arrays in it, `names` the parameters that these stand in (None: an operand). `seen` is the answer of a
+    guard that asks for the way.
     """
-    symbols, literals, names = [], [], []
 
-    def walk(x, name=None):
-        kind = x.__class__
-        if kind is Symbol:
-            symbols.append(x)
-            return "symbol"
-        if kind is tuple or kind is list:
-            return (kind, *[walk(v, name) for v in x])
-        if kind is dict:
-            return tuple([(k, walk(v, name or k)) for k, v in x.items()])
-        if kind is slice:
-            return ("slice", walk(x.start, name), walk(x.stop, name), walk(x.step, name))
-        if kind is bool or x is None or x is Ellipsis or isinstance(x, str | np.dtype | type):
-            return (kind, x)
-        if kind is int or kind is float or kind is complex or isinstance(x, np.generic):
-            literals.append(x)
-            names.append(name)
-            return ("literal", kind)
-        if kind is np.ndarray:
-            literals.append(x)
-            names.append(name)
-            return ("literal", x.shape, x.dtype)
-        return (kind, id(x))
+    __slots__ = ("letter", "literals", "names", "outputs", "seen", "symbols")
 
-    if e.__class__ is Guard:
-        if e.how == "bool":
-            return ("guard", "bool"), [e.symbol], [], []
-        return ("guard", e.how, literal_key(e.seen)), [e.symbol], [], []
-    if e.__class__ is not Equation:
-        raise Irregular("a loop inside")
-    same = []
-    for x in e.inputs:
-        if x.__class__ is Symbol:
-            symbols.append(x)
-            same.append(0)
+
+class Parts:
+    """The parts of a program's equations, found when they are asked for."""
+
+    def __init__(self, equations):
+        self.equations = equations
+        self.found = [None] * len(equations)
+        self.letters = {}  # what stays the same -> its number
+
+    def __getitem__(self, i):
+        part = self.found[i]
+        if part is None:
+            part = self.found[i] = self.dissected(self.equations[i])
+        return part
+
+    def dissected(self, e):
+        """Take an equation or a guard apart."""
+        part = Part()
+        part.literals = part.names = ()
+        part.seen = None
+        if e.__class__ is Guard:
+            part.symbols, part.outputs = (e.symbol,), ()
+            if e.how == "bool":
+                same, part.seen = ("guard", "bool"), e.seen
+            else:
+                same = ("guard", e.how, literal_key(e.seen))
+        elif e.__class__ is Equation:
+            same = self.of_call(e, part)
         else:
-            same.append(walk(x))
-    if e.params:
-        same.append(walk(e.params))
-    rule = e.rule
-    rule = (rule.kind, rule.fun) if rule.__class__ is Rule or rule.__class__ is Plain else (type(rule), id(rule))
-    s = e.output
-    made = (s.shape, s.dtype) if s.__class__ is Symbol else (len(s), *[(t.shape, t.dtype) for t in e.outputs])
-    return (rule, made, *same), symbols, literals, names
+            raise Irregular("a loop inside")
+        part.letter = self.letters.setdefault(same, len(self.letters))
+        return part
+
+    def of_call(self, e, part):
+        """Take a call apart; return what stays the same of it."""
+        s, rule = e.output, e.rule
+        if rule.__class__ is Rule or rule.__class__ is Plain:
+            same = [rule.kind, rule.fun]
+        else:
+            same = [rule.__class__, id(rule)]
+        if s.__class__ is Symbol:
+            part.outputs = (s,)
+            same += s.shape, s.dtype
+        else:
+            part.outputs = e.outputs
+            same.append((len(s), *[(t.shape, t.dtype) for t in part.outputs]))
+        found = ([], [], [])
+        for x in e.inputs:
+            if x.__class__ is Symbol:
+                found[0].append(x)
+                same.append(0)
+            else:
+                same.append(taken_apart(x, None, *found))
+        if e.params:
+            same.append(taken_apart(e.params, None, *found))
+        part.symbols, part.literals, part.names = found
+        return tuple(same)
+
+
+def taken_apart(x, name, symbols, literals, names):
+    """Collect the symbols and literals in an operand, and the names of these; return what is left of it."""
+    kind = x.__class__
+    if kind is Symbol:
+        symbols.append(x)
+        return "symbol"
+    if kind is int or kind is float or kind is complex or isinstance(x, np.generic):
+        literals.append(x)
+        names.append(name)
+        return ("literal", kind)
+    if kind is tuple or kind is list:
+        return (kind, *[taken_apart(v, name, symbols, literals, names) for v in x])
+    if kind is dict:
+        return tuple([(k, taken_apart(v, name or k, symbols, literals, names)) for k, v in x.items()])
+    if kind is slice:
+        parts = (x.start, x.stop, x.step)
+        return ("slice", *[taken_apart(v, name, symbols, literals, names) for v in parts])
+    if kind is bool or x is None or x is Ellipsis or isinstance(x, str | np.dtype | type):
+        return (kind, x)
+    if kind is np.ndarray:
+        literals.append(x)
+        names.append(name)
+        return ("literal", x.shape, x.dtype)
+    return (kind, id(x))
+
+
+def alike(x, y):
+    """Tell whether two literals are the same, to the byte."""
+    if x is y or (x.__class__ is y.__class__ is float and x == y != 0):
+        return True
+    return literal_key(x) == literal_key(y)
 
 
 def literal_key(x):
@@ -91,34 +142,36 @@ class Way:
 
 
 class Segment:
-    """The equations of one round."""
+    """The equations of one round: those from number `start` on.
 
-    __slots__ = ("equations", "letters", "literals", "made", "names", "outside", "seen", "start", "way")
+    `made` has the symbols that they make: symbol -> (number of the equation, number of the output); `outside` those
+    that they read from outside, in order: symbol -> its number.
+    """
 
-    def __init__(self, equations, parts, start=0):
-        self.equations, self.start = equations, start
-        self.made = {}  # symbol -> (number of the equation, number of the output)
-        self.outside = {}  # symbol -> its number
-        self.letters, self.literals, self.names, self.seen = [], [], [], []
-        for slot, (e, (same, symbols, literals, names)) in enumerate(zip(equations, parts, strict=True)):
-            wires = []
-            for s in symbols:
-                wires.append(self.made.get(s) or self.outside.setdefault(s, len(self.outside)))
-            self.letters.append((same, tuple(wires)))
-            self.literals.append(literals)
-            self.names.append(names)
-            self.seen.append(e.seen if e.__class__ is Guard and e.how == "bool" else None)
-            for k, s in enumerate(e.outputs):
-                self.made[s] = slot, k
+    __slots__ = ("equations", "letters", "made", "outside", "parts", "start", "way")
+
+    def __init__(self, equations, parts, start):
+        self.equations, self.parts, self.start = equations, parts, start
+        self.made = made = {}
+        self.outside = outside = {}
+        self.letters = letters = []
+        for slot, part in enumerate(parts):
+            wires = [made.get(s) or outside.setdefault(s, len(outside)) for s in part.symbols]
+            letters.append((part.letter, *wires))
+            k = 0
+            for s in part.outputs:
+                made[s] = slot, k
+                k += 1
         self.way = None
 
     def key(self):
         """Return what makes this segment like another: the way through the round."""
         if self.way is None:
-            self.way = Way((tuple(self.letters), tuple(self.seen)))
+            self.way = Way((tuple(self.letters), tuple([p.seen for p in self.parts])))
         return self.way
 
     def begins_as(self, other):
         """Tell whether these equations are the first ones of another segment, but for the answer of the last guard."""
         n = len(self.letters)
-        return self.letters == other.letters[:n] and self.seen[:-1] == other.seen[: n - 1]
+        seen = [p.seen for p in self.parts[:-1]]
+        return self.letters == other.letters[:n] and seen == [p.seen for p in other.parts[: n - 1]]
