@@ -49,7 +49,7 @@ class Backward:
                 self.rolled()
                 break
             except Irregular as error:
-                why = error
+                why = str(error)  # the error itself would hold all this in a cycle
         else:
             raise Irregular(f"backward: {why}")
         self.covered = set(range(self.start, self.stop))

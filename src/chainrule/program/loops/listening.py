@@ -51,7 +51,8 @@ class listening:
             if self.missed or not self.on or FOREIGN[0] != self.foreign:
                 self.active = False
                 self.recording.loops.clear()
-            self.on = None
+            self.on = self.recording = self.hook = None
+            self.running, self.entries = {}, {}
         return False
 
     def hear(self, on):
@@ -83,7 +84,7 @@ class listening:
 
         def line(frame, event, arg):
             """Take note of a backward jump."""
-            if event == "line":
+            if event == "line" and self.on:
                 where = within.get(frame.f_lasti, frame.f_lasti)
                 if where in back:
                     self.mark(frame, where)

@@ -314,9 +314,12 @@ class Plan:
             from chainrule.program.loops.backward import Backward
 
             self.back = Backward(self)
-        self.changes = self.forward()
-        if self.back is not None:
-            self.changes += self.back.changes()
+        try:
+            self.changes = self.forward()
+            if self.back is not None:
+                self.changes += self.back.changes()
+        finally:
+            self.back = None  # a cycle
 
     def by_the_way(self):
         """Return the values from before the loop that local variables hold in turn, which may depend on the way.
