@@ -16,7 +16,7 @@ import numpy as np
 
 from chainrule.engine import level
 from chainrule.engine.batched import Batched, batched, scaled
-from chainrule.engine.boxed import PLAIN, dispatch
+from chainrule.engine.boxed import PLAIN, Boxed, dispatch
 from chainrule.engine.dual import Dual, make_dual
 from chainrule.engine.held import held
 from chainrule.engine.leaves import leaf
@@ -163,10 +163,11 @@ def general(rule, wanted, y, xs, pulls):
     """Return the pullback for operands that may differ from y in shape or dtype: the plain one after all, or `Pull`."""
     same = pulls[0] if len(pulls) == 1 else pulls[2 if len(wanted) == 2 else wanted[0]]
     c = y.__class__
-    while c is Dual:  # shapes and dtypes are those of the primals
+    while c is Dual or (c is not np.ndarray and isinstance(y, Boxed) and y.recorded):  # as its primal, its plain value
+        kind = c
         y = y.data
         c = y.__class__
-        xs = [x.data if x.__class__ is Dual else x for x in xs]
+        xs = [x.data if x.__class__ is kind else x for x in xs]
     if c is np.ndarray:
         shape, dtype = y.shape, y.dtype
         for i in wanted:

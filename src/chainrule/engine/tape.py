@@ -11,6 +11,7 @@ Variable of the parent.
 Nothing here knows any NumPy function by name: `chainrule.rules` does.
 """
 
+import functools
 import itertools
 import threading
 from operator import attrgetter
@@ -118,9 +119,11 @@ def pull_back(node, seed, *, record=None, visit=None, masks=None):
     if watcher is not None:
         visit, masks = watched(watcher, visit), watcher.masks or masks
         seed = [watcher.seed(s) for s in seed] if isinstance(seed, list) else watcher.seed(seed)
-    leaves, nan = one_pass(node, seed, record, visit, masks or NONE)
-    if watcher is not None:
-        watcher.leave()
+    try:
+        leaves, nan = one_pass(node, seed, record, visit, masks or NONE)
+    finally:
+        if watcher is not None:
+            watcher.leave()
     if nan:
         leaves, _ = one_pass(node, seed, record, visit, ALL)
     return leaves
@@ -166,11 +169,11 @@ def watched(watcher, visit):
 
     def both(node, ybar):
         watcher.visit(node, ybar)
-        if visit is not None:
-            visit(node, ybar)
+        visit(node, ybar)
 
-    both.begin = watcher.begin
-    return both
+    told = functools.partial(watcher.visit) if visit is None else both
+    told.begin = watcher.begin
+    return told
 
 
 def one_pass(node, seed, record, visit, masks):
@@ -213,9 +216,8 @@ def one_pass(node, seed, record, visit, masks):
                     xbars = unusual(n, ybar, leaves, record, visit, masks)
                     if xbars is None:
                         continue
-                    if begins:  # a sum of reads is one array from the first on: rounds of a loop are then alike
-                        xbars = [x.begun() if x.__class__ is Scatter and p not in bars else x
-                                 for p, x in zip(parents, xbars)]  # fmt: skip  # noqa: B905
+                    if begins and xbars[0].__class__ is Scatter and parents[0] not in bars:
+                        xbars = (xbars[0].begun(),)  # one array from the first on: rounds of a loop are then alike
                 if len(parents) == 2:  # unrolled: most nodes have one or two parents
                     p, q = parents
                     xbar, zbar = xbars
@@ -252,14 +254,11 @@ def masked(ybar):
 def unusual(n, ybar, leaves, record, visit, masks):
     """Pull back through a node where something is asked beyond the plain pull: leaves, masks, records, visits."""
     saved = n.saved
-    masked = ybar.__class__ is Masked and bool(n.parents)
-    if ybar.__class__ is Masked and not masked:
-        ybar = ybar.value
     if visit is not None:
-        visit(n, ybar.value if masked else ybar)
+        visit(n, ybar.value if ybar.__class__ is Masked else ybar)
     if not n.parents:
         if n.rule is None:
-            leaves[n] = ybar
+            leaves[n] = ybar.value if ybar.__class__ is Masked else ybar
         return None
     if record is not None:
         saved = record(n, saved)

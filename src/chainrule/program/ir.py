@@ -301,7 +301,8 @@ def run_equations(equations: list, values: dict) -> None:
         if e.__class__ is not Equation:  # a loop
             e.run(values, run_equations)
             continue
-        y = applied(e.rule, tuple([replaced(x, values) for x in e.inputs]), replaced(e.params, values))
+        xs = tuple([values[x] if x.__class__ is Symbol else replaced(x, values) for x in e.inputs])
+        y = applied(e.rule, xs, replaced(e.params, values) if e.params else {})
         if isinstance(e.output, tuple):
             for s, v in zip(e.output, y, strict=True):
                 if s is not None:

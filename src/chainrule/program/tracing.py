@@ -25,7 +25,7 @@ from chainrule.engine.rule import RULES, Rule
 from chainrule.engine.spec import cast_to
 from chainrule.errors import ConversionError
 from chainrule.program.ir import FINITE, PYTHON, Equation, Guard, Place, Program, Symbol, applied
-from chainrule.program.loops.marks import symbols_of
+from chainrule.program.loops.marks import ROUNDS, symbols_of
 from chainrule.program.places import user_place, users
 from chainrule.rules.scalars import number
 
@@ -61,7 +61,7 @@ class Recording:
         self.passes = self.crossings = 0  # how many there were, and how many marks stand before the origin
         self.listener = None  # who listens to the user's code
         self.loops = []  # a marks.Marked for each run of a loop
-        self.positions = []  # of all marks, growing
+        self.positions, self.runs = [], []  # of all marks, growing; and which run of a loop each belongs to
         self.codes = {}  # the user's code that ran
         self.frames = {}  # and the globals that it ran with
         self.shown = False  # whether a value has become text
@@ -128,16 +128,24 @@ class Recording:
             return e.symbol
         return e.output[0] if e.output.__class__ is tuple else e.output
 
+    def marked(self, position, run):
+        """Take note of a mark that a run of a loop made."""
+        i = bisect.bisect_right(self.positions, position)
+        self.positions.insert(i, position)
+        self.runs.insert(i, run)
+
     def goes_on(self):
         """Take note of where the backward pass is: the equations from here on are of there."""
         self.origins.append((len(self.serials), self.origin, None if self.origin is None else self.passes))
 
     def stretches(self):
-        """Find the equations of backward passes, in stretches: (start, stop, primal equation, number of the pass)."""
-        ends = [start for start, _, _ in self.origins[1:]] + [len(self.serials)]
-        for (start, origin, turn), stop in zip(self.origins, ends, strict=True):
-            if origin is not None and start < stop:
-                yield start, stop, origin, turn
+        """Return the stretches of equations that belong to one primal equation, by the number of that.
+
+        Each is (primal equation, number of the pass, start, stop).
+        """
+        stops = [start for start, _, _ in self.origins[1:]] + [len(self.serials)]
+        pairs = zip(self.origins, stops, strict=True)
+        return sorted([(o, turn, start, stop) for (start, o, turn), stop in pairs if o is not None and start < stop])
 
     def primal_of(self, i):
         """Return the number of the equation that equation `i` of a backward pass belongs to."""
@@ -265,9 +273,11 @@ class Recording:
             return
         first = bisect.bisect_right(self.positions, k)
         if first < self.crossings and self.bars is not None:
-            found = self.cotangents_at_hand(node, ybar)
-            for position in self.positions[first : self.crossings]:
-                self.crossed[self.passes, position] = found
+            found = None
+            for i in range(first, self.crossings):
+                if len(self.runs[i].marks) >= ROUNDS:
+                    found = found or self.cotangents_at_hand(node, ybar)
+                    self.crossed[self.passes, self.positions[i]] = found
         self.origin, self.crossings = k, first
         self.goes_on()
 
@@ -361,8 +371,10 @@ class Tracer(Boxed):
         if rule.__class__ is not Rule and recording.through and hasattr(rule, "opaque"):  # by the user
             found = recording.gone_through(rule, operands) if hasattr(rule, "whole") else None
             return opaque(rule, operands, xs, recording) if found is None else found
-        plain = {k: opened(v, level) for k, v in params.items()} if params else params
-        y = applied(rule, xs, plain)
+        if rule.__class__ is Rule and rule.kind == "elementwise" and xs[0].__class__ not in PYTHON:
+            y = rule.fun(*xs)
+        else:
+            y = applied(rule, xs, {k: opened(v, level) for k, v in params.items()} if params else params)
         if not traced and not depends(operands, level) and not depends(params.values(), level):
             return wrapped(y, level)
         if not known:

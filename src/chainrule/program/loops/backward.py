@@ -21,10 +21,9 @@ class Backward:
         self.stack = self.program.symbol(None, None)
         self.stack.dtype = list
         stretches = {}
-        for start, stop, o, t in self.recording.stretches():
-            if t == plan.turn and plan.begin <= o < plan.stop:
-                stretches.setdefault(bisect_right(plan.cuts, o) - 1, []).append((start, stop))
-        order = [s for k in sorted(stretches, reverse=True) for s in stretches[k]]
+        for o, _, start, stop in plan.stretches:
+            stretches.setdefault(bisect_right(plan.cuts, o) - 1, []).append((start, stop))
+        order = [s for k in sorted(stretches, reverse=True) for s in sorted(stretches[k])]
         if any(a[1] != b[0] for a, b in itertools.pairwise(order)):
             raise Irregular("backward rounds that are not in order")
         self.start, self.stop = order[0][0], order[-1][1]
@@ -32,7 +31,7 @@ class Backward:
         self.range = {}  # round -> (start, stop) of its backward equations
         for k in range(last, -1, -1):
             start = at
-            at = stretches[k][-1][1] if k in stretches else at
+            at = max(stretches[k])[1] if k in stretches else at
             self.range[k] = start, at
         self.rounds = {k: plan.segment(a, b) for k, (a, b) in self.range.items()}
         self.before_round, self.after = {}, {}

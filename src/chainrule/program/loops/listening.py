@@ -7,7 +7,6 @@ while a call of NumPy's functions is recorded (`engine.leaves`), and while a bac
 Nothing is heard while a debugger or a coverage tool listens.
 """
 
-import bisect
 import sys
 
 from chainrule.engine.boxed import FOREIGN
@@ -111,10 +110,10 @@ class listening:
             entry = self.entries.pop((call, frame.f_lineno), None)
             if entry is not None and made.counted:
                 made.marks.append(entry)
-                bisect.insort(self.recording.positions, entry.position)
+                self.recording.marked(entry.position, made)
         here = self.here(frame)
         running[where].marks.append(here)
-        self.recording.positions.append(here.position)
+        self.recording.marked(here.position, running[where])
 
 
 class Deaf:

@@ -21,6 +21,7 @@ import numpy as np
 from chainrule.engine.boxed import Boxed
 from chainrule.engine.dual import Dual
 
+ROUNDS = 4  # fewer are not worth a loop
 LARGE = 1 << 16  # bytes of an array that are compared
 CHANGEABLE = (  # in ways that can't be seen
     set, bytearray, memoryview, list, dict, array.array, collections.deque, collections.abc.Iterator,

@@ -11,16 +11,17 @@ pass begins and ends with, may differ (a first cotangent is not added to anythin
 
 import dis
 import functools
+from bisect import bisect_left
 
 import numpy as np
 
 from chainrule.program.ir import Equation, Guard, Program, Symbol, replaced
 from chainrule.program.loops.expressions import expression_at
 from chainrule.program.loops.ir import Block, Exit, Fork, Loop, Next, free_symbols
+from chainrule.program.loops.marks import ROUNDS
 from chainrule.program.loops.segments import Irregular, Parts, Segment, alike
 from chainrule.program.loops.steady import of_loop, unsteady
 
-ROUNDS = 4  # fewer are not worth a loop
 FIRST = 3  # how many rounds may stay outside before it
 
 
@@ -30,13 +31,14 @@ def roll(program: Program, recording) -> Program:
     if not runs:
         return program
     parts, where, plans = Parts(program.equations), made_at(program), []
+    stretches = recording.stretches()
     for run in sorted(runs, key=lambda r: r.marks[0].position - r.marks[-1].position):
         if any(p.overlaps(run.marks[0].position, run.marks[-1].position) for p in plans):
             continue
         shared = {}
         for skip in range(FIRST):  # the first rounds may differ
             try:
-                plans.append(Plan(program, recording, run, parts, skip, shared, where))
+                plans.append(Plan(program, recording, run, parts, skip, shared, where, stretches))
                 break
             except Irregular:
                 continue
@@ -284,8 +286,8 @@ def changes_nothing(codes):
 class Plan:
     """How one loop of a recording is rolled: `changes` are (start, stop, equations that come in place of those)."""
 
-    def __init__(self, program, recording, run, parts, skip, shared, where):
-        self.where = where
+    def __init__(self, program, recording, run, parts, skip, shared, where, stretches):
+        self.where, self.stretches = where, stretches
         self.shared = shared  # what was found out about rounds and marks
         self.program, self.recording, self.run = program, recording, run
         self.parts = parts
@@ -437,7 +439,9 @@ class Plan:
 
     def one_pass(self):
         """Return the number of the backward pass over the loop; None if there is none."""
-        turns = {turn for _, _, o, turn in self.recording.stretches() if self.begin <= o < self.stop}
+        first, last = [bisect_left(self.stretches, (at,)) for at in (self.begin, self.stop)]
+        self.stretches = self.stretches[first:last]
+        turns = {turn for _, turn, _, _ in self.stretches}
         if len(turns) > 1:
             raise Irregular("several backward passes")
         return next(iter(turns), None)
