@@ -1,7 +1,7 @@
 """Which calls run no code of the user's: all they do is what NumPy, SciPy and chainrule have written.
 
-Who listens to the user's code by Python's trace hook need not listen while such a call runs (`program.loops.listening`),
-and Python is several times faster then.
+Who listens to the user's code by Python's trace hook need not listen while such a call runs, and Python is several
+times faster then: see `program.loops.listening`.
 """
 
 import sys

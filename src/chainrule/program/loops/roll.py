@@ -629,7 +629,7 @@ class Plan:
             inside |= self.back.covered
         found = {}
         read, read_after = {}, set()
-        for i, e in enumerate(self.program.equations):
+        for i in range(len(self.program.equations)):
             if i not in inside:
                 for s in self.parts[i].symbols:
                     read.setdefault(s, i)

@@ -158,10 +158,8 @@ class Segment:
         for slot, part in enumerate(parts):
             wires = [made.get(s) or outside.setdefault(s, len(outside)) for s in part.symbols]
             letters.append((part.letter, *wires))
-            k = 0
-            for s in part.outputs:
+            for k, s in enumerate(part.outputs):
                 made[s] = slot, k
-                k += 1
         self.way = None
 
     def key(self):
