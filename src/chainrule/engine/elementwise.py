@@ -11,6 +11,7 @@ foreign types) goes to `dispatch`.
 """
 
 import dis
+import functools
 
 import numpy as np
 
@@ -224,9 +225,17 @@ class Fitted:
         ]
 
 
+@functools.lru_cache(4096)
+def _facts(partial):
+    """Return which operands a partial derivative reads, and whether all it does is to return one of them."""
+    code = [k for k in dis.get_instructions(partial) if k.opname not in ("RESUME", "COPY_FREE_VARS", "NOP")]
+    return reads(partial, 0), len(code) == 2 and code[0].opname.startswith("LOAD_FAST")
+
+
 def _term(i, partial, bar, names):
     """Write ``bar * partial(...)`` as source: a number, an operand, or a call, whichever the partial is."""
-    used = reads(partial, 0)[: len(names)]
+    used, plain = _facts(partial)
+    used = used[: len(names)]
     if not any(used):
         c = partial(*[None] * len(names))
         if c == 1 and not isinstance(c, complex):
@@ -234,8 +243,7 @@ def _term(i, partial, bar, names):
         if c == -1 and not isinstance(c, complex):
             return f"-{bar}", used
         return f"{bar} * {c!r}", used
-    code = [k for k in dis.get_instructions(partial) if k.opname not in ("RESUME", "COPY_FREE_VARS", "NOP")]
-    if len(code) == 2 and code[0].opname.startswith("LOAD_FAST") and sum(used) == 1:
+    if plain and sum(used) == 1:
         return f"{bar} * {names[used.index(True)]}", used
     arguments = ", ".join(n if u else "None" for n, u in zip(names, used, strict=True))
     return f"{bar} * partial{i}({arguments})", used
