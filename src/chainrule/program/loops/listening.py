@@ -20,7 +20,8 @@ PER_CALL = sys.version_info < (3, 12)  # later the hook takes longer to set than
 class listening:
     """Context in which a recording is told what runs of the user's code, and of backward jumps in it.
 
-    Afterwards `active` says whether all of it was heard. `on` is whether the hook is set; None at the end.
+    Afterwards `active` says whether all of it was heard. `on` is whether the hook is set, None at the end; `deaf`
+    whether a call is running that runs no code of the user's.
     """
 
     def __init__(self, recording):
@@ -29,7 +30,7 @@ class listening:
         self.calls = 0
         self.entries = {}  # (number of the call, line) -> where the line was reached
         self.running = {}  # number of the call -> {where a loop jumps to: its marks}
-        self.on = False
+        self.on = self.deaf = False
         self.missed = False  # whether some of the user's code may have run unheard
 
     def __enter__(self):
@@ -46,8 +47,9 @@ class listening:
     def __exit__(self, *exc):
         if self.active:
             self.recording.listener = None
+            heard = sys.gettrace() == self.hook  # Python takes off a hook that fails, at the depth of a recursion say
             sys.settrace(self.before)
-            if self.missed or not self.on or FOREIGN[0] != self.foreign:
+            if self.missed or not heard or FOREIGN[0] != self.foreign:
                 self.active = False
                 self.recording.loops.clear()
             self.on = self.recording = self.hook = None
@@ -56,6 +58,7 @@ class listening:
 
     def hear(self, on):
         """Set the hook, or take it off."""
+        self.missed |= self.deaf  # the call has raised an exception, which is still held
         if self.on is not None and on != self.on:
             self.on = on
             sys.settrace(self.hook if on else None)
@@ -64,8 +67,8 @@ class listening:
         """Listen to the user's functions that have loops."""
         code = frame.f_code
         if PER_CALL and id(code) in LEAVES:
-            self.on = False
-            sys.settrace(None)
+            self.hear(False)
+            self.deaf = True
             return Deaf(self, frame.f_back)
         if code.co_filename in OURS:
             return None
@@ -119,8 +122,8 @@ class listening:
 class Deaf:
     """Stands as the trace function of a call that runs no code of the user's; when its frame is gone, we hear again.
 
-    After an exception the frame lives as long as the traceback: then the user's code has run on unheard, which is told
-    by where its frame stands.
+    After an exception the frame lives as long as the traceback, and the user's code goes on unheard. That is told by
+    where we are then: in the caller, at the call, or in the frame that is just going, called from there.
     """
 
     __slots__ = ("at", "caller", "listener")
@@ -130,7 +133,8 @@ class Deaf:
 
     def __del__(self):
         listener = self.listener
+        listener.deaf = False
         if listener.on is False:
-            if self.caller.f_lasti != self.at:
-                listener.missed = True
+            if sys._getframe(2) is not self.caller:
+                listener.missed |= sys._getframe(1) is not self.caller or self.caller.f_lasti != self.at
             listener.hear(True)
