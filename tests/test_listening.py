@@ -25,7 +25,8 @@ def follows(f, *args):
     global factor
     compiled = cr.compile(f)
     try:
-        for factor in (2.0, 3.0, -0.5):
+        for value in (2.0, 3.0, -0.5):
+            factor = value
             for _ in range(2):
                 np.testing.assert_allclose(compiled(*args), f(*args), rtol=1e-13)
             np.testing.assert_allclose(compiled(*[x + 1 for x in args]), f(*[x + 1 for x in args]), rtol=1e-13)
@@ -207,10 +208,8 @@ def test_a_hook_that_python_took_off_is_noticed(heard):
         return scaled(x) if n == 0 else deep(x + 0.0, n - 1)
 
     def f(x):
-        try:
+        with contextlib.suppress(RecursionError):
             deep(x, 10**6)
-        except RecursionError:
-            pass
         return np.sum(scaled(x))
 
     follows(f, X)

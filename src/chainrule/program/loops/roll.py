@@ -74,7 +74,7 @@ class Ways:
         self.of, self.groups = {}, []
         known = {}
         for k, segment in rounds.items():
-            w = known.setdefault(segment.key(), len(known))
+            w = known.setdefault(segment.way, len(known))
             if w == len(self.groups):
                 self.groups.append([])
             self.groups[w].append(k)
@@ -412,8 +412,7 @@ class Plan:
         """Return the equations from `start` to `stop` as a segment."""
         segment = self.shared.get((start, stop))
         if segment is None:
-            parts = [self.parts[i] for i in range(start, stop)]
-            segment = self.shared[start, stop] = Segment(self.program.equations[start:stop], parts, start)
+            segment = self.shared[start, stop] = Segment(self.program.equations, self.parts, start, stop)
         return segment
 
     def last_round(self):
@@ -424,7 +423,7 @@ class Plan:
             return None  # a counter, which may be used afterwards
         if not changes_nothing([self.run.code, *self.recording.codes]):
             return None
-        known = list({s.key(): s for s in self.rounds.values()}.values())
+        known = list({s.way: s for s in self.rounds.values()}.values())
         longest = max(len(s.equations) for s in known)
         for stop in range(start + 1, min(start + longest, len(equations)) + 1):
             last = equations[stop - 1]

@@ -34,6 +34,7 @@ class Parts:
         self.equations = equations
         self.found = [None] * len(equations)
         self.letters = {}  # what stays the same -> its number
+        self.ways = {}  # what makes segments alike -> its number, and their letters
 
     def __getitem__(self, i):
         part = self.found[i]
@@ -126,47 +127,29 @@ def literal_key(x):
     return type(x), repr(x)
 
 
-class Way:
-    """A key that is hashed once."""
-
-    __slots__ = ("hashed", "parts")
-
-    def __init__(self, parts):
-        self.parts, self.hashed = parts, hash(parts)
-
-    def __hash__(self):
-        return self.hashed
-
-    def __eq__(self, other):
-        return self.hashed == other.hashed and self.parts == other.parts
-
-
 class Segment:
     """The equations of one round: those from number `start` on.
 
     `made` has the symbols that they make: symbol -> (number of the equation, number of the output); `outside` those
-    that they read from outside, in order: symbol -> its number.
+    that they read from outside, in order: symbol -> its number. `way` is a number that segments share which are alike:
+    which go the same way through the round.
     """
 
     __slots__ = ("equations", "letters", "made", "outside", "parts", "start", "way")
 
-    def __init__(self, equations, parts, start):
-        self.equations, self.parts, self.start = equations, parts, start
+    def __init__(self, equations, parts, start, stop):
+        self.equations, self.start = equations[start:stop], start
+        self.parts = [parts[i] for i in range(start, stop)]
         self.made = made = {}
         self.outside = outside = {}
-        self.letters = letters = []
-        for slot, part in enumerate(parts):
+        letters = []
+        for slot, part in enumerate(self.parts):
             wires = [made.get(s) or outside.setdefault(s, len(outside)) for s in part.symbols]
             letters.append((part.letter, *wires))
             for k, s in enumerate(part.outputs):
                 made[s] = slot, k
-        self.way = None
-
-    def key(self):
-        """Return what makes this segment like another: the way through the round."""
-        if self.way is None:
-            self.way = Way((tuple(self.letters), tuple([p.seen for p in self.parts])))
-        return self.way
+        form = tuple(letters), tuple([p.seen for p in self.parts])
+        self.way, self.letters = parts.ways.setdefault(form, (len(parts.ways), form[0]))
 
     def begins_as(self, other):
         """Tell whether these equations are the first ones of another segment, but for the answer of the last guard."""
