@@ -176,7 +176,7 @@ def masked_pull(node, ybar, saved):
     """
     rule = node.rule
     kind = rule.kind
-    if rule.entrywise:
+    if kind == "rule" and rule.entrywise:
         (xbar,) = node.pull(ybar.value, saved)
         return [Masked(choose(ybar.mask, xbar), ybar.mask)]
     if kind == "constant" or (kind == "rule" and not rule.takes):

@@ -308,7 +308,7 @@ class Call:
     kind, spread, complex = "rule", True, True
     affine, accepts, params = {}, frozenset(), {}
     pulls = domain = None
-    takes = False
+    entrywise = takes = False
 
     def __init__(self, run, inputs, places):
         self.run, self.places = run, places

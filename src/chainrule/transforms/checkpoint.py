@@ -228,7 +228,7 @@ class _Segment:
     """Stands as the rule of a node that a recorded and dropped run has left."""
 
     kind, name, nin, fun, complex = "rule", "checkpoint", 0, None, True
-    takes = masks = False
+    entrywise = takes = masks = False
 
 
 SEGMENT = _Segment()
