@@ -107,8 +107,12 @@ class Case:
         return ys if all(np.all(np.isfinite(y)) for y in ys) else None
 
     def shaped(self, k):
-        """Tell whether results have the shapes of those at the first point: masks may change them."""
-        return [np.shape(y) for y in self.plain[k]] == [np.shape(y) for y in self.plain[0]]
+        """Tell whether results have the shapes of those at the first point, and are real: masks may change them.
+
+        (Functions of `numpy.emath` give complex numbers at some points.)
+        """
+        real = not any(map(np.iscomplexobj, self.plain[k]))
+        return real and [np.shape(y) for y in self.plain[k]] == [np.shape(y) for y in self.plain[0]]
 
     @property
     def argnums(self):
