@@ -99,20 +99,19 @@ class Case:
         return as_like(v, y)
 
     def values(self, args):
-        """Return the results of a plain run, or None where one is not finite or the run fails."""
+        """Return the results of a plain run, or None where one is not finite and real, or the run fails.
+
+        (Functions of `numpy.emath` give complex numbers at some points.)
+        """
         try:
             ys = [y.copy() if isinstance(y, np.ndarray) else y for y in self.f(*copied(list(args)))]
         except Exception:
             return None
-        return ys if all(np.all(np.isfinite(y)) for y in ys) else None
+        return ys if all(np.all(np.isfinite(y)) and not np.iscomplexobj(y) for y in ys) else None
 
     def shaped(self, k):
-        """Tell whether results have the shapes of those at the first point, and are real: masks may change them.
-
-        (Functions of `numpy.emath` give complex numbers at some points.)
-        """
-        real = not any(map(np.iscomplexobj, self.plain[k]))
-        return real and [np.shape(y) for y in self.plain[k]] == [np.shape(y) for y in self.plain[0]]
+        """Tell whether results have the shapes of those at the first point: masks may change them."""
+        return [np.shape(y) for y in self.plain[k]] == [np.shape(y) for y in self.plain[0]]
 
     @property
     def argnums(self):
