@@ -17,9 +17,10 @@ from chainrule.program.backend.numbers import function_of
 from chainrule.program.ir import PYTHON, Equation, Program, Symbol
 from chainrule.program.loops.ir import taken_from
 from chainrule.program.native import lanes, nests, products, target
-from chainrule.program.native.builder import SIZES, STORED, Value, type_of
+from chainrule.program.native.builder import SIZES, STORED, Builder, Value, type_of
 from chainrule.program.native.lanes import Lanes, single
 from chainrule.program.native.nests_walk import Unfit
+from chainrule.program.native.rounds_large import Buffer, put_at, reads_after, writes_at
 from chainrule.program.native.scalars import NotLowered
 from chainrule.program.native.simpler import simpler
 from chainrule.program.native.straight import AS_PYTHON, CHUNK, Straight, held_bytes
@@ -49,6 +50,8 @@ class Arrays(Straight):
         self.owned: dict = {}  # root -> (words, place)
         self.given: dict = {}  # output -> its array among the points
         self.has_arrays = False
+        self.shared: dict = {}  # how the operands of a product lie in memory -> name of its function
+        self.spent: set = set()  # state of a loop that is not read after the equation at hand
 
     def write(self) -> str:
         """Write the program; return the module's text."""
@@ -61,10 +64,7 @@ class Arrays(Straight):
         for i, e in enumerate(items):
             if len(self.b.lines) > CHUNK:
                 self.begin()
-            if e.__class__ is nests.Cluster:
-                self.nest(e)
-            else:
-                self.equation(e)
+            self.step(e)
             for root in self.ends.get(i, ()):
                 self.release(root)
         if len(self.b.lines) > CHUNK:
@@ -72,6 +72,53 @@ class Arrays(Straight):
         for n, y in enumerate(program.outputs):
             self.output(n, y)
         return self.finish()
+
+    def step(self, e) -> None:
+        """Write a cluster or an equation."""
+        if e.__class__ is nests.Cluster:
+            self.nest(e)
+        else:
+            self.equation(e)
+
+    # -- loops -------------------------------------------------------------------------------------------------
+
+    def is_stored(self, s) -> bool:
+        """Tell whether an array stays in memory."""
+        return is_large(s)
+
+    def variable(self, s):
+        """Return a variable for the values of a symbol: memory if it is large."""
+        return Buffer(self, s) if is_large(s) else super().variable(s)
+
+    def put(self, s, memory: Memory) -> None:
+        """Store an array in memory."""
+        if is_large(s):
+            self.copy(self.memory_of(s), memory)
+        else:
+            super().put(s, memory)
+
+    def copy(self, source: Memory, to: Memory) -> None:
+        """Write a copy of memory."""
+        self.has_arrays = True
+        if source.dtype != to.dtype or source.shape != to.shape:
+            raise NotLowered
+        nests.copy(self.b, source, to)
+
+    def steps(self, block, state=()) -> None:
+        """Write the equations of a block of a loop; memory of what is read no more is used anew."""
+        equations = simpler(block.equations)
+        wanted = reads_after(block)
+        items = clustered(equations, wanted)
+        self.parents.update(parents_of(items))
+        own = {s for e in equations for s in e.outputs}
+        ends = ends_of(items, wanted, self.root_of)
+        for i, e in enumerate(items):
+            self.spent = {s for s in ends.get(i, ()) if s in state}
+            self.step(e)
+            for root in ends.get(i, ()):
+                if root in own:
+                    self.release(root)
+        self.spent = set()
 
     # -- memory ------------------------------------------------------------------------------------------------
 
@@ -92,8 +139,7 @@ class Arrays(Straight):
         words = -(-words // LINE) * LINE
         stock = self.free[words]
         place = stock.pop() if stock else self.place(words)
-        if len(self.scopes) == 1:
-            self.owned[s] = words, place
+        self.owned[s] = words, place
         return self.in_frame(place, s.shape, s.dtype, s)
 
     def in_frame(self, place: int, shape: tuple, dtype, root=None) -> Memory:
@@ -117,15 +163,6 @@ class Arrays(Straight):
         if root in self.owned:
             words, place = self.owned.pop(root)
             self.free[words].append(place)
-
-    def scratch(self, kind: str):
-        """Return a function that gives memory for the copy of an operand, which is needed for one equation only."""
-
-        def memory(count: int) -> Value:
-            words = -(-count * SIZES[kind] // 8)
-            return self.at(self.place(words))
-
-        return memory
 
     def memory_of(self, x) -> Memory:
         """Return an operand as memory; entries are stored in the frame."""
@@ -178,8 +215,8 @@ class Arrays(Straight):
             return view
         if products.lowerable(e) and self.is_work(e):
             return self.product(e, s)
-        if is_large(s) and len(self.scopes) > 1:
-            raise NotLowered
+        if is_large(s) and writes_at(e):
+            return put_at(self, e, s)
         return super().made(e, s)
 
     def is_work(self, e) -> bool:
@@ -193,8 +230,28 @@ class Arrays(Straight):
         self.has_arrays = True
         x, y = [self.memory_of(v) for v in e.inputs if v.__class__ is Symbol]
         out = self.room(s)
-        products.multiply(self.b, e, x, y, out, self.scratch(out.type), target.host().lanes * 8)
+        kind = out.type
+        ends = [self.b.offset(kind, m.pointer, m.offset) for m in (x, y, out)]
+        key = str(products.terms_of(e)), kind, *[(m.shape, m.strides) for m in (x, y, out)]
+        if key not in self.shared:
+            self.shared[key] = self.shared_product(e, x, y, out)
+        self.b.call(self.shared[key], "void", self.frame, *ends)
         return out
+
+    def shared_product(self, e, x, y, out) -> str:
+        """Write a function for products of arrays that lie like these; return its name."""
+        name = self.module.fresh("product")
+        b = Builder(self.module, name, "void", ["ptr"] * 4, "internal noinline nounwind", "noalias")
+        frame, *pointers = b.arguments
+        held = [Memory(p, m.shape, m.strides, m.dtype) for p, m in zip(pointers, (x, y, out), strict=True)]
+
+        def memory(count: int) -> Value:
+            words = -(-count * SIZES[out.type] // 8)
+            return b.offset("double", frame, self.place(words))
+
+        products.multiply(b, e, *held, memory, target.host().lanes * 8)
+        b.ret()
+        return name
 
     def view(self, e, s) -> Memory | None:
         """Return a view of memory; None if an equation is none."""
@@ -216,18 +273,7 @@ class Arrays(Straight):
             return
         copy = Symbol(y.name, y.shape, y.dtype)
         self.wanted_outputs.append(copy)
-        target_memory, source = self.given_room(copy), self.local(held)
-        kind = target_memory.type
-        axes = [
-            products.Axis(m, a, None, b)
-            for m, a, b in zip(y.shape, source.strides, target_memory.strides, strict=True) if m != 1
-        ]  # fmt: skip
-        b = self.b
-        start = b.offset(kind, source.pointer, source.offset)
-        axes = products.joined(axes)
-        stored = STORED.get(kind, kind)
-        products.over(b, stored, axes, [start, start, target_memory.pointer],
-                      lambda ps: b.store(b.load(stored, ps[0]), ps[2]))  # fmt: skip
+        self.copy(self.local(held), self.given_room(copy))
         self.results.append(("array", copy))
 
 
@@ -279,10 +325,14 @@ def is_alias(e) -> bool:
 
 def arranged(program: Program) -> list:
     """Return the equations of a program, with clusters among them."""
-    equations = program.equations
     if not any(is_large(s) for s in symbols_of(program)):
-        return equations
-    return nests.clusters(equations, program.outputs, is_large, lambda e: not is_alias(e) and not is_product(e))
+        return program.equations
+    return clustered(program.equations, program.outputs)
+
+
+def clustered(equations: list, outputs) -> list:
+    """Return equations with clusters among them; `outputs` are read after them."""
+    return nests.clusters(equations, outputs, is_large, lambda e: not is_alias(e) and not is_product(e))
 
 
 def is_product(e) -> bool:

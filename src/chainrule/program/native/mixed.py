@@ -8,15 +8,19 @@ from typing import Any
 import numpy as np
 
 from chainrule.program.backend import code_of, module
-from chainrule.program.backend.unroll import unrolled
+from chainrule.program.backend.unroll import is_large, unrolled
 from chainrule.program.backend.writer import Writer
 from chainrule.program.emit import head, helpers_in
 from chainrule.program.ir import PYTHON, Equation, Program, Symbol, symbols_in
+from chainrule.program.loops.ir import Loop, Next
 from chainrule.program.native import lanes, target
 from chainrule.program.native.driver import Runner
 from chainrule.program.native.kernels import Arrays
+from chainrule.program.native.nests import flat_first
+from chainrule.program.native.nests_walk import folded
 from chainrule.program.native.partition import Kernel, partition, share, stacks_of, worth
 from chainrule.program.native.scalars import NotLowered
+from chainrule.program.native.values import MOST_ENTRIES
 
 LEAST = 2  # calls of a program that is worth it
 
@@ -176,6 +180,19 @@ def finished(writer: Arrays) -> Runner:
     return Runner(writer.program, writer, target.compiled(text, 1 if writer.has_arrays else None), text)
 
 
+def rounds_fuse(program: Program) -> bool:
+    """Tell whether the rounds of all loops over large arrays, written out, are one pass over memory."""
+    return all(block is not None and block.end.__class__ is Next and all(map(in_a_row, block.equations))
+               for e in program.equations if e.__class__ is Loop and is_large(e) for block in e.blocks)  # fmt: skip
+
+
+def in_a_row(e) -> bool:
+    """Tell whether an equation only has numbers, or computes entry by entry."""
+    if e.__class__ is not Equation:
+        return False
+    return (flat_first(e) and folded(e) is None) or not any(s.size > MOST_ENTRIES for s in (*e.reads, *e.outputs))
+
+
 def needs_bits(guard, program: Program) -> bool:
     """Tell whether a guard holds for the very bits of computed numbers, which machine code rounds otherwise."""
     s = guard.symbol
@@ -186,13 +203,16 @@ def needs_bits(guard, program: Program) -> bool:
 
 def build(program: Program):
     """Return what runs a program, as machine code as far as that pays; None if it does not."""
-    program = unrolled(program)
     if worth(program.equations) < LEAST or any(needs_bits(g, program) for g in program.guards):
         return None
-    try:
-        return finished(Arrays(program))
-    except NotLowered:
-        pass
+    flat = unrolled(program)
+    versions = (flat, program) if rounds_fuse(program) else (program, flat)
+    for version in dict.fromkeys(versions):
+        try:
+            return finished(Arrays(version))
+        except NotLowered:
+            continue
+    program = flat
     items = partition(program, Lowerable(program))
     if not any(k.__class__ is Kernel for k in items):
         return None

@@ -104,18 +104,22 @@ def indexed(w, e) -> Memory:
     """Write a subscript with integers of the program: the entries' address depends on them."""
     (x,) = e.inputs
     memory = in_memory(w, x)
-    memory = stored(w, x) if memory is None else w.local(memory)
-    parts = subscripts(e.params["index"], memory.shape)
+    view = addressed(w, stored(w, x) if memory is None else w.local(memory), e.params["index"])
+    if view.size > lanes.WIDEST:
+        return view
+    return Lanes(lanes.load(w.b, view, view.positions()), view.shape, view.dtype)
+
+
+def addressed(w, memory: Memory, index) -> Memory:
+    """Return the part of memory that a subscript with integers of the program names."""
+    parts = subscripts(index, memory.shape)
     pointer = memory.pointer
     for axis, p in enumerate(parts):
         if p.__class__ is Symbol:
             k = w.b.binary("mul", within(w, p, memory.shape[axis]), constant("i64", memory.strides[axis]))
             pointer = w.b.offset(memory.type, pointer, k)
     view = memory.index(tuple([0 if p.__class__ is Symbol else p for p in parts]))
-    moved = Memory(pointer, view.shape, view.strides, view.dtype, view.offset, None, view.dtype.itemsize)
-    return (
-        Lanes(lanes.load(w.b, moved, moved.positions()), view.shape, view.dtype) if view.size <= lanes.WIDEST else moved
-    )
+    return Memory(pointer, view.shape, view.strides, view.dtype, view.offset, view.root, view.dtype.itemsize)
 
 
 def stored(w, x) -> Memory:

@@ -31,7 +31,7 @@ from chainrule.program.backend.numbers import function_of
 from chainrule.program.ir import Equation, Symbol
 from chainrule.program.loops.ir import taken_from
 from chainrule.program.native import target
-from chainrule.program.native.builder import Value, constant, type_of
+from chainrule.program.native.builder import SIZES, STORED, Value, constant, type_of
 from chainrule.program.native.nests_alone import alone, shape_alone, write_alone
 from chainrule.program.native.nests_emit import Emit
 from chainrule.program.native.nests_roots import Added, Stored, Total
@@ -48,7 +48,7 @@ from chainrule.program.native.nests_walk import (
     index_arrays,
     is_elementwise,
 )  # fmt: skip
-from chainrule.program.native.values import MOST_ENTRIES
+from chainrule.program.native.values import MOST_ENTRIES, Memory
 
 NEAR = 64  # loops of lengths that differ by no more may be one
 LONG = 60  # values of a round that are written in the order of the plan
@@ -427,13 +427,25 @@ def copies(b, cluster, values, memory) -> dict:
     made = {}
     for s in cluster.reads:
         if s.shape and not flat_memory(values[s]):
-            copy = Symbol(f"{s.name}_rows", s.shape, s.dtype)
-            axes = loop_axes(s.shape, 7)
-            emit = Emit(b, {}, values, memory, False, [s.shape[a] for a in axes], [set() for _ in axes], 1)
-            root = Stored(emit, s, axes, memory(copy))
-            emit.write(root.add, root.begin, root.end)
-            made[s] = root.target
+            made[s] = memory(Symbol(f"{s.name}_rows", s.shape, s.dtype))
+            copy(b, values[s], made[s])
     return made
+
+
+def copy(b, source: Memory, to: Memory) -> None:
+    """Write a copy of memory into other memory, of the same shape, that does not overlap it."""
+    if source.is_rows and to.is_rows:
+        ends = [b.offset(m.type, m.pointer, m.offset) for m in (to, source)]
+        size = constant("i64", source.size * SIZES[STORED.get(source.type, source.type)])
+        b.call("llvm.memcpy.p0.p0.i64", "void", *ends, size, Value("i1", "false"))
+        return
+    s = Symbol("copied", source.shape, source.dtype)
+    axes = loop_axes(s.shape, 7)
+    widest = 8 if source.type in ("double", "i64") else 4
+    emit = Emit(b, {}, {s: source}, None, False, [s.shape[a] for a in axes], [set() for _ in axes],
+                target.host().lanes * 8 // widest)  # fmt: skip
+    root = Stored(emit, s, axes, to)
+    emit.write(root.add, root.begin, root.end)
 
 
 def left(b, emit) -> Value | None:

@@ -222,7 +222,7 @@ def lowerable(e: Equation) -> bool:
         return False
     if x.dtype != y.dtype or x.dtype != e.output.dtype or x.dtype.char not in PREFIX:
         return False
-    return has_blas(x.dtype) or work(terms, x, y) <= 32**3
+    return work(terms, x, y) <= 32**3 or has_blas(x.dtype)
 
 
 def work(terms, x, y) -> int:
@@ -545,12 +545,17 @@ class Writer:
             pointers = [pointers[0], target, pointers[2]]
             inner, column = Axis(k, inner.x, sk, None), Axis(n, None, sn, column.out)
         widths = [self.lanes] * (n // self.lanes) + [n % self.lanes] * (n % self.lanes > 0)
-        start = 0
-        while widths:
-            most = max(1, SUMS // min(m, ROWS))
-            group, widths = widths[:most], widths[most:]
-            self.panel(row, column, inner, pointers, start, group)
-            start += sum(group)
+        most = max(1, SUMS // min(m, ROWS))
+        full = n // (most * self.lanes)
+        step = most * self.lanes
+
+        def panels(i, _):
+            self.panel(row, column, inner, pointers, self.times(i, step), widths[:most])
+
+        if full:
+            repeat(b, full, panels)
+        if full * most < len(widths):
+            self.panel(row, column, inner, pointers, number(full * step), widths[full * most :])
 
     def panel(self, row, column, inner, pointers, start, group) -> None:
         """Write all rows of some columns."""
@@ -558,8 +563,8 @@ class Writer:
         b, kind = self.b, self.kind
         base = [
             pointers[0],
-            moved(b, kind, pointers[1], number(start), column.y),
-            moved(b, kind, pointers[2], number(start), column.out),
+            moved(b, kind, pointers[1], start, column.y),
+            moved(b, kind, pointers[2], start, column.out),
         ]
         if full:
 

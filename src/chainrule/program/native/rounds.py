@@ -20,7 +20,8 @@ from chainrule.program.native.scalars import NotLowered, converted, truth
 from chainrule.program.native.values import Memory
 
 FULL = -1
-MOST_WORDS = 1 << 22  # of a stack in the frame
+MOST_WORDS = 1 << 22  # of a stack in the frame; the memory of larger ones grows
+MOST_BYTES = 1 << 20  # of a constant table
 
 
 def i64(n: int) -> Value:
@@ -89,6 +90,16 @@ class Variable:
         refs = [r for cell, kind in self.cells for r in entries_of(w.b.load(kind, cell))]
         return Lanes(refs, self.shape, self.dtype)
 
+    def follow(self, w, x, others):
+        """Return the function that stores the value of the next round; what it reads is read before."""
+        parts = self.parts(w, x)
+
+        def store():
+            for (cell, _), y in zip(self.cells, parts, strict=True):
+                w.b.store(y, cell)
+
+        return store
+
 
 def pieces(size: int) -> list:
     """Return how many entries each part of an array has: numbers of short arrays, vectors of others."""
@@ -138,10 +149,10 @@ class Writing:
         b.has_loops = True
         self.popped = w.values[e.pops] if e.pops is not None else None
         self.pushed = self.new_stack() if e.pushes is not None else None
-        self.state = [Variable.of(w, s) for s in e.state]
+        self.state = [w.variable(s) for s in e.state]
         for cell, x in zip(self.state, e.init, strict=True):
             cell.set(w, x)
-        self.results = [Variable.of(w, s) for s in e.output] if self.exits else []
+        self.results = [w.variable(s) for s in e.output] if self.exits else []
         self.count = b.alloca("i64")
         b.store(i64(0), self.count)
         for stack, name in ((self.popped, "given"), (self.pushed, "depth")):
@@ -215,9 +226,7 @@ class Writing:
             ways[end.way] = kept
             words = max(words, at)
         depth = w.place(1)
-        if e.count is not None:
-            if e.count * words > MOST_WORDS:
-                raise NotLowered
+        if e.count is not None and e.count * words <= MOST_WORDS:
             return Stack(depth, w.place(e.count * words), words, False, ways)
         base = w.place(2)
         w.stacks.append((base, max(words, 1)))
@@ -234,9 +243,7 @@ class Writing:
             b.store(i64(end.way), record)
         for at, s in stack.ways[end.way]:
             if at is not None:
-                memory = kept_as_memory(w, s, b.offset("double", record, at))
-                held = w.lanes(s)
-                lanes.store(b, memory, list(range(len(held.refs))), held.refs)
+                w.put(s, kept_as_memory(w, s, b.offset("double", record, at)))
         b.store(b.binary("add", depth, i64(1)), self.depth)
 
     # -- tables ------------------------------------------------------------------------------------------------
@@ -253,6 +260,8 @@ class Writing:
                     raise NotLowered
                 w.ranges[s] = int(min(items)), int(max(items))
             whole = np.array(items, dtype=np.dtype(s.dtype)).reshape(len(items), *s.shape)
+            if whole.nbytes > MOST_BYTES:
+                raise NotLowered
             start = w.module.table(whole)
             return lambda k: self.at_row(start, s, k)
         held = [w.values.get(x) if x.__class__ is Symbol else None for x in items]
@@ -347,9 +356,8 @@ class Writing:
 
     def block(self, block) -> None:
         """Write a block and what follows it."""
-        w, b = self.w, self.b
-        for e in block.equations:
-            w.equation(e)
+        w, e, b = self.w, self.e, self.b
+        w.steps(block, e.state)
         end = block.end
         if end.__class__ is Fork:
             self.fork(end)
@@ -361,10 +369,9 @@ class Writing:
                 cell.set(w, x)
             b.branch(self.done)
             return
-        parts = [cell.parts(w, x) for cell, x in zip(self.state, end.state, strict=True)]
-        for cell, values in zip(self.state, parts, strict=True):
-            for (place, _), y in zip(cell.cells, values, strict=True):
-                b.store(y, place)
+        others = {s for s, x in zip(e.state, end.state, strict=True) if s is not x}
+        for store in [cell.follow(w, x, others) for cell, x in zip(self.state, end.state, strict=True)]:
+            store()
         b.branch(self.again)
 
     def fork(self, end) -> None:
@@ -417,7 +424,7 @@ def received(w, stack: Stack, way: int, record: Value, symbols) -> None:
                                 s.dtype)  # fmt: skip
         else:
             memory = kept_as_memory(w, x, w.b.offset("double", record, at))
-            w.values[s] = memory if s.size > lanes.MOST else w.loaded(s, memory)
+            w.values[s] = memory if w.is_stored(s) else w.loaded(s, memory)
 
 
 def write_pop(w, e) -> None:

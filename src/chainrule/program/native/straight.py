@@ -363,6 +363,26 @@ class Straight:
             made = [converted(self.b, y, out) for y in made]
         return Lanes([r for y in made for r in entries_of(y)], shape, dtype)
 
+    # -- loops -------------------------------------------------------------------------------------------------
+
+    def is_stored(self, s) -> bool:
+        """Tell whether an array stays in memory, and is not loaded as entries."""
+        return s.size > lanes.MOST
+
+    def variable(self, s):
+        """Return a variable for the values that a symbol has in the rounds of a loop."""
+        return rounds.Variable.of(self, s)
+
+    def put(self, s, memory: Memory) -> None:
+        """Store an array in memory."""
+        held = self.lanes(s)
+        lanes.store(self.b, memory, list(range(len(held.refs))), held.refs)
+
+    def steps(self, block, state=()) -> None:
+        """Write the equations of a block of a loop that has some state."""
+        for e in block.equations:
+            self.equation(e)
+
     # -- equations ---------------------------------------------------------------------------------------------
 
     def equations(self, equations: list) -> None:
