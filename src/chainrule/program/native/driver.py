@@ -16,6 +16,7 @@ from chainrule.program.native.builder import FAULT
 from chainrule.program.native.target import Code
 
 FULL, STRANGE, AS_PYTHON = -1, -2, -3
+LINE = 8  # doubles of a line of the cache, at which a frame begins
 ROUNDS = 64  # for so many a stack has room at first
 LONG = 30_000  # kernels that compute more entries than these let other threads run: they take 50 microseconds or so
 HOLDING = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.py_object, ctypes.c_void_p)
@@ -45,9 +46,11 @@ class Frames:
     def new(self, rounds: int | None = None) -> tuple:
         """Return (address, results that are numbers, as floats and as integers, what is held for it, rounds)."""
         rounds = max(rounds or 0, self.rounds)
-        frame = np.empty(max(self.words, 1))
+        room = np.empty(self.words + LINE)
+        start = -room.ctypes.data // 8 % LINE
+        frame = room[start : start + max(self.words, 1)]
         whole = frame.view(np.int64)
-        held = [frame]
+        held = [room]
         for place, words in self.stacks:
             held.append(np.empty(words * rounds))
             whole[place], whole[place + 1] = held[-1].ctypes.data, rounds

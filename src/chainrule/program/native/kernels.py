@@ -23,14 +23,13 @@ from chainrule.program.native.nests_walk import Unfit
 from chainrule.program.native.rounds_large import Buffer, put_at, reads_after, writes_at
 from chainrule.program.native.scalars import NotLowered
 from chainrule.program.native.simpler import simpler
-from chainrule.program.native.straight import AS_PYTHON, CHUNK, Straight, held_bytes
+from chainrule.program.native.straight import AS_PYTHON, CHUNK, LINE, Straight, held_bytes
 from chainrule.program.native.values import MOST_ENTRIES, Entries, Memory, Number
 
 VIEWS = {np.transpose, np.expand_dims, np.squeeze, np.swapaxes, np.moveaxis, np.broadcast_to}
 SHAPES = {np.reshape, np.ravel}
 FEW = 4  # entries that a nest reads as values; more stand in memory
 UNROLLED = 512  # products of numbers that are unrolled
-LINE = 8  # doubles of a line of the cache
 
 
 def is_large(s) -> bool:
@@ -99,7 +98,7 @@ class Arrays(Straight):
 
     def copy(self, source: Memory, to: Memory) -> None:
         """Write a copy of memory."""
-        self.has_arrays = True
+        self.has_arrays = self.b.has_loops = True
         if source.dtype != to.dtype or source.shape != to.shape:
             raise NotLowered
         nests.copy(self.b, source, to)
@@ -194,7 +193,7 @@ class Arrays(Straight):
 
     def nest(self, c) -> None:
         """Write a cluster."""
-        self.has_arrays = True
+        self.has_arrays = self.b.has_loops = True
         values = {s: self.operand(s) for s in c.reads}
         try:
             with self.module.noted(c.members[0]):
@@ -230,26 +229,28 @@ class Arrays(Straight):
         self.has_arrays = True
         x, y = [self.memory_of(v) for v in e.inputs if v.__class__ is Symbol]
         out = self.room(s)
-        kind = out.type
+        kind, width = out.type, target.host().lanes * 8
+        if self.module.checks is not None:  # addresses are checked where it is known what they are of
+            products.multiply(self.b, e, x, y, out, lambda count: self.at(self.words_for(count, kind)), width)
+            return out
         ends = [self.b.offset(kind, m.pointer, m.offset) for m in (x, y, out)]
         key = str(products.terms_of(e)), kind, *[(m.shape, m.strides) for m in (x, y, out)]
         if key not in self.shared:
-            self.shared[key] = self.shared_product(e, x, y, out)
-        self.b.call(self.shared[key], "void", self.frame, *ends)
+            self.shared[key] = self.shared_product(e, x, y, out, width)
+        self.b.call(self.shared[key], "void", self.at(0), *ends)
         return out
 
-    def shared_product(self, e, x, y, out) -> str:
+    def words_for(self, count: int, kind: str) -> int:
+        """Return a place in the frame for so many entries."""
+        return self.place(-(-count * SIZES[kind] // 8))
+
+    def shared_product(self, e, x, y, out, width) -> str:
         """Write a function for products of arrays that lie like these; return its name."""
         name = self.module.fresh("product")
         b = Builder(self.module, name, "void", ["ptr"] * 4, "internal noinline nounwind", "noalias")
         frame, *pointers = b.arguments
         held = [Memory(p, m.shape, m.strides, m.dtype) for p, m in zip(pointers, (x, y, out), strict=True)]
-
-        def memory(count: int) -> Value:
-            words = -(-count * SIZES[out.type] // 8)
-            return b.offset("double", frame, self.place(words))
-
-        products.multiply(b, e, *held, memory, target.host().lanes * 8)
+        products.multiply(b, e, *held, lambda count: b.offset("double", frame, self.words_for(count, out.type)), width)
         b.ret()
         return name
 

@@ -436,8 +436,7 @@ def copy(b, source: Memory, to: Memory) -> None:
     """Write a copy of memory into other memory, of the same shape, that does not overlap it."""
     if source.is_rows and to.is_rows:
         ends = [b.offset(m.type, m.pointer, m.offset) for m in (to, source)]
-        size = constant("i64", source.size * SIZES[STORED.get(source.type, source.type)])
-        b.call("llvm.memcpy.p0.p0.i64", "void", *ends, size, Value("i1", "false"))
+        b.copy(*ends, source.size * SIZES[STORED.get(source.type, source.type)])
         return
     s = Symbol("copied", source.shape, source.dtype)
     axes = loop_axes(s.shape, 7)

@@ -370,11 +370,20 @@ class Writer:
             strides.insert(0, step)
             step *= a.count
         moves = [Axis(a.count, getattr(a, name), None, s) for a, s in zip(axes, strides, strict=True)]
-        b, kind = self.b, self.kind
-        over(b, kind, moves, [source, source, target], lambda ps: b.store(b.load(kind, ps[0]), ps[2]))
+        self.move(moves, source, target)
         for a, s in zip(axes, strides, strict=True):
             setattr(a, name, s)
         pointers[which] = target
+
+    def move(self, axes: list, source: Value, target: Value) -> None:
+        """Copy entries, with strides as those of x, to others, with strides as those of the result."""
+        *outside, last = axes
+
+        def line(ps):
+            self.parts(last.count, lambda at, lanes: self.put(self.vector_of(ps[0], at, last.x, lanes), ps[2], at,
+                                                              last.out))  # fmt: skip
+
+        over(self.b, self.kind, outside, [source, source, target], line)
 
     def joined(self, total: Sum) -> Sum:
         """Return a sum with its letters joined anew."""
@@ -536,12 +545,11 @@ class Writer:
             row, column, pointers = flipped(row, column, pointers)
             inner = Axis(inner.count, inner.y, inner.x, None)
             m, n = n, m
-        b, kind = self.b, self.kind
+        b = self.b
         if column.y != 1 and m > 2 and k * n <= most:
             target, (sk, sn) = self.memory(k * n), (n, 1)
-            moves = [Axis(k, inner.y, None, sk), Axis(n, column.y, None, sn)]
-            source = pointers[1]
-            over(b, kind, moves, [source, source, target], lambda ps: b.store(b.load(kind, ps[0]), ps[2]))
+
+            self.move([Axis(k, inner.y, None, sk), Axis(n, column.y, None, sn)], pointers[1], target)
             pointers = [pointers[0], target, pointers[2]]
             inner, column = Axis(k, inner.x, sk, None), Axis(n, None, sn, column.out)
         widths = [self.lanes] * (n // self.lanes) + [n % self.lanes] * (n % self.lanes > 0)
@@ -682,9 +690,8 @@ class Writer:
         if ldc is None:
             target = self.memory(m * n)
             self.gemm(row, column, inner, (pointers[0], pointers[1], target), ("T", n))
-            b, kind = self.b, self.kind
             moves = [Axis(m, n, None, row.out), Axis(n, 1, None, column.out)]
-            over(b, kind, moves, [target, target, pointers[2]], lambda ps: b.store(b.load(kind, ps[0]), ps[2]))
+            self.move(moves, target, pointers[2])
         else:
             self.gemm(row, column, inner, pointers, ldc)
 

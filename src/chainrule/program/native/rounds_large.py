@@ -11,7 +11,7 @@ from chainrule.engine import indexing
 from chainrule.program.ir import PYTHON, Symbol, symbols_in
 from chainrule.program.loops.ir import Fork, blocks_of
 from chainrule.program.native import lanes
-from chainrule.program.native.builder import SIZES, STORED, Value, constant, type_of
+from chainrule.program.native.builder import SIZES, STORED, Value, bare, constant, type_of
 from chainrule.program.native.moves import addressed, cast
 from chainrule.program.native.scalars import NotLowered
 from chainrule.program.native.values import Memory
@@ -74,7 +74,8 @@ def put_at(w, e, s) -> Memory:
         to = w.room(s)
         size = constant("i64", s.size * SIZES[STORED.get(kind, kind)])
         start = w.b.offset(to.type, to.pointer, to.offset)
-        w.b.call("llvm.memset.p0.i64", "void", start, constant("i8", 0), size, Value("i1", "false"))
+        w.b.check(start, s.size * SIZES[STORED.get(kind, kind)], "store")
+        w.b.call("llvm.memset.p0.i64", "void", bare(start), constant("i8", 0), size, Value("i1", "false"))
     else:
         source = w.memory_of(e.inputs[0])
         to = source

@@ -35,6 +35,7 @@ from chainrule.rules.choices import replaced
 from chainrule.rules.scalars import number
 from chainrule.settings import config
 
+LINE = 8  # doubles of a line of the cache
 CHUNK = 256  # lines of one function, about
 FULL, STRANGE, AS_PYTHON = -1, -2, -3  # what a kernel returns: a stack is full, an array is not as expected, see below
 
@@ -80,7 +81,9 @@ class Straight:
         self.scopes = [{}]
 
     def place(self, words: int) -> int:
-        """Return the place of so many doubles in the frame."""
+        """Return the place of so many doubles in the frame; that of many begins with a line of the cache."""
+        if words >= LINE:
+            self.words = -(-self.words // LINE) * LINE
         self.starts.append(self.words)
         self.words += words
         return self.words - words
