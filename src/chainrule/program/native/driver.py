@@ -50,7 +50,7 @@ class Frames:
         start = -room.ctypes.data // 8 % LINE
         frame = room[start : start + max(self.words, 1)]
         whole = frame.view(np.int64)
-        held = [room]
+        held = [frame]
         for place, words in self.stacks:
             held.append(np.empty(words * rounds))
             whole[place], whole[place + 1] = held[-1].ctypes.data, rounds

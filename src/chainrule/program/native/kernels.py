@@ -17,7 +17,7 @@ from chainrule.program.backend.numbers import function_of
 from chainrule.program.ir import PYTHON, Equation, Program, Symbol
 from chainrule.program.loops.ir import taken_from
 from chainrule.program.native import lanes, nests, products, target
-from chainrule.program.native.builder import SIZES, STORED, Builder, Value, type_of
+from chainrule.program.native.builder import SIZES, STORED, Builder, type_of
 from chainrule.program.native.lanes import Lanes, single
 from chainrule.program.native.nests_walk import Unfit
 from chainrule.program.native.rounds_large import Buffer, put_at, reads_after, writes_at
