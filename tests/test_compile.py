@@ -1151,3 +1151,10 @@ def test_arrays_that_a_run_makes_and_later_writes_to_are_kept_as_they_were_used(
             x = np.array([0.1, 0.2, -0.4]) + 0.3 * k
             np.testing.assert_allclose(made(x), eager(x), rtol=1e-13)
         assert made.stats().traces == 1
+
+
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+def test_a_gradient_in_a_python_number_is_one_in_each_run(backend):
+    f = cr.compile(cr.grad(lambda x, t: np.interp(t, np.cumsum(x), x**2), argnums=1), backend=backend)
+    x = np.array([0.5, 1.0, 1.2])
+    assert [type(f(x, t)) for t in (0.7, 0.9, 9.0)] == [float] * 3

@@ -471,3 +471,41 @@ def test_a_saved_file_runs_where_the_library_is_not(tmp_path):
 def test_a_source_prints_as_text():
     source = cr.flat(np.sin)(1.0)
     assert repr(source) + "\n" == str(source) + "\n" == source.source
+
+
+def put_where(x):
+    y = x * 2
+    np.copyto(y, x * 3, where=x > 0)
+    return y
+
+
+def added_at(x):
+    y = x * 2
+    np.add.at(y, np.argsort(x)[:2], x[:2])
+    return y
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        put_where,
+        added_at,
+        lambda x: np.piecewise(x, [x < 0, x >= 0], [lambda v: v**2, lambda v: -v]),
+        lambda x: cr.numpy.piecewise(x, [x < 0, x >= 0], [lambda v: v**2, lambda v: -v]),
+        lambda x: np.sqrt(np.abs(x), where=x > -5, out=np.zeros(3, like=x)),
+        lambda x: x[np.where(x > 0)],
+        lambda x: x[np.asarray(x > 0)] * np.asarray(np.argmax(x)),
+    ],
+    ids=["copyto", "add.at", "piecewise", "cr.numpy.piecewise", "where=", "where of one", "asarray"],
+)
+def test_masks_and_indices_that_plain_code_asks_for_are_tested(f):
+    x, other = np.array([0.5, -1.0, 1.2]), np.array([0.7, -2.0, 1.5])
+    slope = cr.grad(lambda x: np.sum(f(x) ** 2))
+    for g in (f, slope):
+        source = cr.flat(g)(x)
+        for point in (x, other):
+            np.testing.assert_allclose(source.function(point), g(point), rtol=1e-12)
+        assert str(cr.explain(lambda x: np.sum(f(x)), x))
+    refused = cr.flat(lambda x: f(x) if x[0] > -9 else x)(x).function
+    with pytest.raises(ValueError, match="this was written for"):
+        refused(np.array([-9.5, 1.0, -1.2]))

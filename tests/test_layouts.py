@@ -76,3 +76,26 @@ def test_what_is_written_to_a_flat_array_is_in_the_result_if_it_is_in_numpy(f):
     np.testing.assert_array_equal(cr.vjp(written, x)[0], want)
     np.testing.assert_array_equal(cr.compile(written)(x), want)
     np.testing.assert_array_equal(cr.vmap(written)(np.stack([x, x]))[1], want)
+
+
+@pytest.mark.parametrize(
+    "f", [lambda a: a * 2, lambda a: np.sin(a).T, lambda a: a.T * 1, lambda a: np.cumsum(a, axis=0)]
+)
+@pytest.mark.parametrize("in_axis", [0, 1, 2, -1])
+@pytest.mark.parametrize("out_axis", [0, 1, 2])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_results_of_batches_lie_by_rows(f, in_axis, out_axis, order):
+    x = np.arange(24.0).reshape(2, 3, 4).copy(order)
+
+    def written(y):
+        np.ravel(y)[0] = 100.0
+        y.reshape(-1)[-1] = -5.0
+        return y * 1
+
+    def batch(x):
+        return written(cr.vmap(f, in_axis, out_axis)(x))
+
+    parts = [f(np.take(x, k, axis=in_axis)) for k in range(x.shape[in_axis])]
+    want = written(np.stack(parts, axis=out_axis).copy("C"))
+    for found in (batch(x), cr.vjp(batch, x)[0], cr.jvp(batch, (x,), (x,))[0], cr.flat(batch)(x).function(x)):
+        np.testing.assert_array_equal(found, want)

@@ -389,6 +389,16 @@ def holds_box(items):
     return any(isinstance(v, Boxed) or (isinstance(v, list | tuple) and holds_box(v)) for v in items)
 
 
+DATA = frozenset({"index", "where", "q"})  # arguments that are no operands and on which no shape depends
+
+
+def settled(x):
+    """Return an argument, of a call that is recorded, with the values of whole numbers: shapes may depend on them."""
+    if x.__class__ is tuple or x.__class__ is list:
+        return x.__class__([settled(v) for v in x])
+    return known(x) if isinstance(x, Boxed) and x.recorded and x.dtype.kind in "iub" else x
+
+
 def dispatch(rule, operands, params):
     """Run `rule` on `operands`, at least one of which should be boxed, at the highest level among them."""
     top = None
@@ -406,6 +416,8 @@ def dispatch(rule, operands, params):
                 raise MixedLevelError()
         elif x.__class__ not in PLAIN:
             plain = False
+    if params and any(isinstance(v, Boxed) or (v.__class__ is tuple and holds_box(v)) for v in params.values()):
+        params = {k: v if k in DATA else settled(v) for k, v in params.items()}
     if top is None:
         top = keeper(params.values())
         if top is not None and top.recorded:

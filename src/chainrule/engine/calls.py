@@ -11,7 +11,7 @@ from chainrule.engine import boxed, elementwise
 from chainrule.engine.boxed import CALL, Boxed, dispatch, keeper, value
 from chainrule.engine.fastcalls import bilinear_call, direct_call, linear_run, spread_run, with_keywords
 from chainrule.engine.leaves import leaf
-from chainrule.engine.rule import RULES, UNSUPPORTED, full_name
+from chainrule.engine.rule import RULES, UNSUPPORTED, WHOLE, full_name
 from chainrule.engine.selects import select_run
 from chainrule.engine.spec import cast_to, choose, shape_of, spread_to
 from chainrule.engine.views import noted
@@ -34,6 +34,8 @@ def build(function):
         if entry is None:
             name = full_name(function)
             why = UNSUPPORTED.get(function) or UNSUPPORTED.get(name)
+            if function in WHOLE:
+                return whole_call(function, why)
             raise UnsupportedFunctionError(name, *why) if why else NoRuleError(name)
     if entry.kind == "composite":
         return guarded(function, composite_call(entry))
@@ -182,6 +184,18 @@ def opened(x):
     if x.__class__ is list or x.__class__ is tuple:
         return x.__class__([opened(v) for v in x])
     return x
+
+
+def whole_call(function, why):
+    """Return the call of a function of whole numbers: run it on the values, and refuse floats."""
+    run = constant_call(function)
+
+    def call(*args, **kwargs):
+        if any(x.dtype.kind not in "iub" for x in boxes_in((*args, *kwargs.values()))):
+            raise UnsupportedFunctionError(full_name(function), *why)
+        return run(*args, **kwargs)
+
+    return call
 
 
 def constant_call(function):

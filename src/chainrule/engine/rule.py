@@ -29,6 +29,7 @@ import numpy as np
 
 RULES = {}  # function -> Rule (or a Composite)
 UNSUPPORTED = {}  # function or full name -> why it has no rule and will not get one, and what to write instead
+WHOLE = set()  # those of them that take whole numbers: in a program that is recorded these may be traced
 _MISSING = object()
 
 
@@ -413,6 +414,11 @@ def composite(*funs):
     return declare
 
 
-def unsupported(fun, why, *instead):
-    """Declare that a function (or all of a full name) is not differentiated; its error says `why`, and what to do."""
+def unsupported(fun, why, *instead, whole=False):
+    """Declare that a function (or all of a full name) is not differentiated; its error says `why`, and what to do.
+
+    With `whole` it takes whole numbers, of which a program that is recorded has traced ones.
+    """
     UNSUPPORTED[fun] = (why, *instead)
+    if whole:
+        WHOLE.add(fun)

@@ -393,6 +393,9 @@ class Tracer(Boxed):
             return fun(*opened(args, level), **opened(kwargs, level))
         if fun in BY_VALUE:
             return by_value(fun, args, kwargs, level)
+        if fun in SHAPING:
+            args = tuple([told(x, level) if k in SHAPING[fun] else x for k, x in enumerate(args)])
+            kwargs = {k: told(x, level) if k in SHAPING[fun] else x for k, x in kwargs.items()}
         y = fun(*opened(args, level), **opened(kwargs, level))
         if y is NotImplemented:
             return y
@@ -448,7 +451,7 @@ class Tracer(Boxed):
 
     def __hash__(self):
         recording = RECORDINGS.get(self.level)
-        if recording is None or recording.asks == "raise" or isinstance(self.data, np.ndarray | Boxed):
+        if recording is None or self.shut() or isinstance(self.data, np.ndarray | Boxed):
             return id(self) >> 4
         frame = sys._getframe(1)
         if not users(frame.f_code, frame.f_globals.get("__name__", "")):
@@ -456,25 +459,35 @@ class Tracer(Boxed):
         return hash(self.ask("value", self.data))  # the key of a dict of the user's
 
     def shown(self):
-        """Take note that there is text that depends on a value."""
+        """Take note that there is text that depends on a value; whole numbers often become keys, and are asked for."""
         recording = RECORDINGS.get(self.level)
-        if recording is not None and self.aux is not None:
+        if recording is None or self.aux is None:
+            return
+        if self.dtype.kind in "iub" and not isinstance(self.data, Boxed):
+            self.told()
+        else:
             recording.shown = True
+
+    def shut(self):
+        """Tell whether the value may not leave: a program that is read holds no answers on floats but those of `if`."""
+        return RECORDINGS[self.level].asks == "raise" and self.aux is not None and self.dtype.kind not in "iub"
 
     def told(self):  # noqa: D102 (see Boxed)
         return self.ask("value", self.data)
 
     def _number(self, kind):
-        if RECORDINGS[self.level].asks == "raise" and self.aux is not None:
+        if self.shut():
             self._no_number()
         return kind(self.ask("value", self.data))
 
     def __int__(self):
         return self._number(int)
 
+    def __float__(self):
+        return self._number(float) if self.dtype.kind in "iub" else super().__float__()
+
     def __array__(self, dtype=None, copy=None):
-        recording = RECORDINGS[self.level]
-        if self.aux is None or (recording.asks == "guard" and self.dtype.kind in "iub"):  # plain Python's as well
+        if self.aux is None or self.dtype.kind in "iub":  # plain without a program, too
             return np.array(self.ask("value", self.data), dtype)
         return super().__array__(dtype, copy)
 
@@ -485,7 +498,7 @@ class Tracer(Boxed):
 
     def item(self, *args):
         """Return an entry as a Python number, and write that down."""
-        if RECORDINGS[self.level].asks == "raise" and self.aux is not None:
+        if self.shut():
             self._no_number()
         if args:
             return self.reshape(-1)[args[0]].item() if len(args) == 1 else self[args].item()
@@ -493,7 +506,7 @@ class Tracer(Boxed):
 
     def tolist(self):
         """Return the entries as Python numbers, and write that down."""
-        if RECORDINGS[self.level].asks == "raise" and self.aux is not None:
+        if self.shut():
             self._no_number()
         return np.asarray(self.ask("value", self.data)).tolist()
 
@@ -523,9 +536,14 @@ def opaque(rule, operands, xs, recording):
 
 def by_value(fun, args, kwargs, level):
     """Run a function on plain values that the program is then bound to."""
-    for x in boxes_in((args, kwargs), level):
-        x.told()
-    return fun(*opened(args, level), **opened(kwargs, level))
+    return fun(*told(args, level), **told(kwargs, level))
+
+
+def told(x, level):
+    """Return an argument with the plain values in it, which the program is then bound to."""
+    for box in boxes_in(x, level):
+        box.told()
+    return opened(x, level)
 
 
 def _paused(level):
@@ -590,4 +608,9 @@ def wrapped(y, level):
 BY_VALUE = {
     np.nonzero, np.flatnonzero, np.argwhere, np.unique, np.unique_values, np.unique_counts, np.unique_inverse,
     np.unique_all, np.intersect1d,
+}  # fmt: skip
+# the arguments, by place and name, on whose values the shape of the result depends
+SHAPING = {
+    np.bincount: {0, "x", 2, "minlength"}, np.array_split: {1, "indices_or_sections"}, np.delete: {1, "obj"},
+    np.insert: {1, "obj"},
 }  # fmt: skip

@@ -76,11 +76,12 @@ BATCHING.update({np.matmul: multiplied, np.dot: dotted, np.outer: outer, np.lina
 
 
 def convolved(rule, n, xs, flags, params):
-    """Convolve along the last axis."""
+    """Convolve along the last axis; a number is a row of one."""
     mode = params.get("mode", "full")
     ranks = [len(shape_of(x)) - m for x, m in zip(xs, flags, strict=True)]
+    xs = [x if r else np.reshape(x, (*shape_of(x), 1)) for x, r in zip(xs, ranks, strict=True)]
     if (
-        ranks != [1, 1]
+        max(ranks) > 1
         or mode not in ("full", "same", "valid")
         or any(x.dtype.kind == "b" or not x.shape[-1] for x in xs)
     ):

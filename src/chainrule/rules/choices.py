@@ -6,7 +6,7 @@ NaN: `select` rules hand on the mask. Operands that tie share equally; on the bo
 
 import numpy as np
 
-from chainrule.engine.boxed import Boxed, array_value, ordinary, value
+from chainrule.engine.boxed import Boxed, array_value, known, ordinary, value
 from chainrule.engine.rule import composite, select
 from chainrule.engine.spec import cast_to, primitive, shape_of, spec_of
 from chainrule.errors import OutArgumentError, UnsupportedArgumentError
@@ -106,8 +106,8 @@ def condition_of(x):
 
 
 def bind_where(condition, *branches):
-    """Take the condition as a constant; without branches there is nothing to differentiate."""
-    return (condition_of(condition), *branches), {}
+    """Take the condition as a constant; without branches it gives the places where it holds, a number that varies."""
+    return (condition_of(condition), *branches) if branches else (known(condition_of(condition)),), {}
 
 
 select(np.where, lambda y, condition, a, b: (None, condition, np.logical_not(condition)), nin=3, bind=bind_where)

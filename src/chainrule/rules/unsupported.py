@@ -126,6 +126,6 @@ for _name in ("float16", "float32", "float64", "longdouble", "complex64", "compl
 for _fun in FILES:
     unsupported(_fun, "writes a file, which keeps plain values only", _PLAIN)
 for _fun in INTEGERS:
-    unsupported(_fun, _INTEGERS, "take a plain value of that kind:  chainrule.value(x).astype(int).")
+    unsupported(_fun, _INTEGERS, "take a plain value of that kind:  chainrule.value(x).astype(int).", whole=True)
 unsupported("numpy.frompyfunc", *WITHOUT_DISPATCH["frompyfunc"])
 ADVICE[0] = advice

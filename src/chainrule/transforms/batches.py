@@ -13,6 +13,7 @@ from chainrule.engine.batched import STOPPED, Batched, NeedsLoop, batched, note_
 from chainrule.engine.boxed import Boxed, all_values
 from chainrule.engine.spec import shape_of
 from chainrule.errors import ShapeError, raised_in
+from chainrule.rules.shapes import by_rows
 from chainrule.transforms.common import name_of, need_function, own, run
 
 
@@ -185,14 +186,18 @@ def front(x, axis):
 
 
 def back(y, axis, shared):
-    """Move the axis that counts the runs from the front to its place; an array in `shared` is copied."""
+    """Move the axis that counts the runs from the front to its place; an array in `shared` is copied.
+
+    The result lies by rows, so that its flat views are views.
+    """
     y = y if axis == 0 else np.moveaxis(y, 0, axis)
     if isinstance(y, Boxed):
+        y = by_rows(y)
         return y if all_values(y).flags.writeable else y.copy()  # what was broadcast is no array to write to
-    if y.__class__ is np.ndarray and y.flags.owndata and id(y) not in shared:
+    if y.__class__ is np.ndarray and y.flags.owndata and y.flags.c_contiguous and id(y) not in shared:
         shared.add(id(y))  # the caller's from now on
         return y
-    return np.array(y)
+    return np.array(y, order="C")
 
 
 def gathered(f, out, n, level, out_axes, shared):

@@ -221,7 +221,11 @@ class Writer:
             self.number_made(s)
         for s, value in self.program.constants.items():
             self.names[s] = s.name
-            self.space[s.name] = value
+            kind = self.carries(s)
+            self.space[s.name] = value if kind is None else kind(value)
+            if kind is not None:
+                self.carried[s] = kind
+            self.hold(s)
 
     def number_made(self, s, text=None) -> None:
         """Write a number that NumPy made, as Python's if it is read as such, and as an array if it is read as that."""

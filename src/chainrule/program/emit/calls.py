@@ -54,7 +54,7 @@ OPERATORS = {
     operator.xor: np.bitwise_xor, operator.invert: np.invert, operator.neg: np.negative, operator.pos: np.positive,
     operator.abs: np.absolute, operator.floordiv: np.floor_divide, operator.mod: np.remainder, operator.add: np.add,
     operator.sub: np.subtract, operator.mul: np.multiply, operator.truediv: np.divide, operator.pow: np.power,
-    operator.matmul: np.matmul,
+    operator.matmul: np.matmul, operator.lshift: np.left_shift, operator.rshift: np.right_shift,
 }
 UNARY = {np.negative: "-", np.positive: "+", np.invert: "~"}
 # fmt: on

@@ -171,8 +171,11 @@ def chosen(sweep, e, mask, x):
     return stands_for(sweep, x, e) if all_true(sweep, mask) else None
 
 
-def where(sweep, e, condition, x, y):
+def where(sweep, e, condition, *operands):
     """Leave a choice between a value and itself, and one that takes all of the first."""
+    if not operands:  # it gives the places where the condition holds
+        return None
+    x, y = operands
     if x is y or all_true(sweep, condition):
         return stands_for(sweep, x, e) if e.output.shape else None
     return None
