@@ -47,9 +47,10 @@ class listening:
     def __exit__(self, *exc):
         if self.active:
             self.recording.listener = None
-            heard = sys.gettrace() == self.hook  # Python takes off a hook that fails, at the depth of a recursion say
+            self.missed |= not self.on
+            self.hear(False)
             sys.settrace(self.before)
-            if self.missed or not heard or FOREIGN[0] != self.foreign:
+            if self.missed or FOREIGN[0] != self.foreign:
                 self.active = False
                 self.recording.loops.clear()
             self.on = self.recording = self.hook = None
@@ -60,6 +61,8 @@ class listening:
         """Set the hook, or take it off."""
         self.missed |= self.deaf  # the call has raised an exception, which is still held
         if self.on is not None and on != self.on:
+            if self.on:  # Python takes off a hook that fails, at the depth of a recursion say
+                self.missed |= sys.gettrace() is not self.hook
             self.on = on
             sys.settrace(self.hook if on else None)
 
