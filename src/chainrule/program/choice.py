@@ -49,6 +49,8 @@ def price(program: Program) -> float:
     todo = [program.equations]
     while todo and seconds < MOST:
         for e in todo.pop():
+            if seconds >= MOST:
+                break
             if e.__class__ is Loop:
                 todo += [b.equations for root in e.blocks if root is not None for b in blocks_of(root)]
             elif e.__class__ is Equation:

@@ -97,7 +97,7 @@ def looked_at(variables, recording):
     stack = [((name,), v) for name, v in variables.items()]
     while stack:
         path, v = stack.pop()
-        if len(symbols) + len(plain) > MOST:
+        if len(symbols) + len(plain) > MOST or (isinstance(v, list | tuple | dict) and len(v) > MOST):
             plain["more"] = object()  # unlike that of any other mark
             break
         if isinstance(v, Boxed):
