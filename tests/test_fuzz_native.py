@@ -101,3 +101,27 @@ def test_a_running_sum_of_a_number_is_an_array_of_one_entry(axis):
     np.testing.assert_allclose(g(x), f(x), rtol=1e-14)
     np.testing.assert_allclose(cr.compile(cr.jacobian(f), backend="native")(x), cr.jacobian(f)(x), rtol=1e-14)
     assert g.stats().native == 1
+
+
+WHOLE = {  # calls whose rules have all of NumPy's parameters, also those that were not given
+    "var": lambda x: np.var(x, axis=0),
+    "var of a sample": lambda x: np.var(x, axis=1, ddof=1),
+    "std": lambda x: np.std(x, keepdims=True),
+    "cumprod": lambda x: np.cumprod(x, axis=1),
+    "cumsum": lambda x: np.cumsum(x),
+    "mean": lambda x: np.mean(x, axis=0),
+    "sum": lambda x: np.sum(x, axis=(0, 1)),
+    "max": lambda x: np.max(x, axis=1),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_calls_on_small_arrays_are_all_machine_code(name):
+    def f(x):
+        return np.sin(WHOLE[name](np.cos(x))) * 2.0 + 1.0
+
+    g, x = cr.compile(f, backend="native"), np.array([[0.25, 1.5, -2.0], [3.0, 0.5, 1.0]])
+    np.testing.assert_allclose(g(x), f(x), rtol=1e-14)
+    assert g.stats().share == 1.0
+    slope = cr.grad(lambda x: np.sum(f(x) ** 2))
+    np.testing.assert_allclose(cr.compile(slope, backend="native")(x), slope(x), rtol=1e-12)

@@ -225,7 +225,9 @@ def log_soft_max(w, e):
 
 def squares_of_deviations(w, e, root: bool):
     """Write np.var or np.std."""
-    s = Steps(w, e, ("axis", "ddof", "keepdims"))
+    if e.params.get("dtype") not in (None, e.output.dtype) or e.params.get("where", True) is not True:
+        raise NotLowered
+    s = Steps(w, e, ("axis", "ddof", "keepdims", "dtype", "where"))
     n = s.where.shape[1]
     free = n - e.params.get("ddof", 0)
     if free.__class__ not in (int, float) or free <= 0:
@@ -268,7 +270,7 @@ def counted(w, e):
 
 
 def running(combine):
-    """Return how np.cumsum is written."""
+    """Return how np.cumsum or np.cumprod is written."""
 
     def write(w, e):
         static(e.params)
@@ -458,8 +460,9 @@ REDUCTIONS = {
     np.sum: summed, np.mean: averaged, np.prod: multiplied, np.max: extreme(maximum), np.min: extreme(minimum),
     np.any: asked("or", False), np.all: asked("and", True), sum_to: summed_to, length: root_of_squares,
     tip: root_of_squares, np.argmax: first_of("ogt", "sgt"), np.argmin: first_of("olt", "slt"),
-    np.count_nonzero: counted, np.cumsum: running(add), np.matmul: matmul, np.dot: np_dot, np.inner: inner,
-    np.outer: outer, einsum2: einsum, np.tensordot: tensordot, cross3: cross,
+    np.count_nonzero: counted, np.cumsum: running(add), np.cumprod: running(multiply),
+    np.matmul: matmul, np.dot: np_dot, np.inner: inner, np.outer: outer, einsum2: einsum, np.tensordot: tensordot,
+    cross3: cross,
     variance: lambda w, e: squares_of_deviations(w, e, False),
     deviation_of: lambda w, e: squares_of_deviations(w, e, True),
 }  # fmt: skip
