@@ -7,8 +7,12 @@ import contextvars
 import dataclasses
 import enum
 import functools
+import itertools
+import math
 import os
+import random
 import sys
+import time
 import types
 import warnings
 
@@ -387,3 +391,81 @@ def test_alike():
     assert alike((1, "a", (2.0,)), (1, "a", (2.0,)))
     for a, b in ((0.0, -0.0), (1, True), (1, 1.0), (np.float32(1), np.float64(1)), ((1,), (1.0,)), ([1], [1])):
         assert not alike(a, b)
+
+
+class Slotted:
+    __slots__ = ("n",)
+
+
+def iterating():
+    endless = itertools.count()
+    return lambda x: x + 1 if isinstance(x, np.ndarray) and endless else x
+
+
+TABLE = np.array([1.0, 2.0])
+WAYS = {
+    "nothing": lambda x: x,
+    "float": lambda x: x * math.sin(x[0]),
+    "asarray": lambda x: x * np.asarray(x)[0],
+    "not finite": lambda x: x * np.nan,
+    "plain code with an array from outside": lambda x: x * np.interp(0.5, TABLE, np.asarray(TABLE)),
+    "an error": lambda x: x[7],
+    "isinstance": lambda x: x + 1 if isinstance(x, np.ndarray) else x,
+    "isinstance, and a clock": lambda x: x + 1 if isinstance(x, np.ndarray) and time.time() else x,
+    "isinstance, and an iterator": iterating(),
+}
+
+
+def with_memory(way):
+    """Return a function that changes all kinds of things, and one that tells what they are."""
+    holder, slotted, n = types.SimpleNamespace(n=0), Slotted(), 0
+    listed, mapped, queue, known, array = [], {}, collections.deque(maxlen=3), set(), np.zeros(2)
+    rng, slotted.n = random.Random(0), 0
+
+    def f(x):
+        nonlocal n
+        n += 1
+        holder.n += 1
+        slotted.n += 1
+        listed.append(n)
+        mapped[n] = n
+        queue.append(n)
+        known.add(n)
+        array[0] += 1
+        setattr(holder, f"new{n}", n)
+        return WAYS[way](x) * 2 + n + rng.random()
+
+    def told():
+        return repr((n, holder, slotted.n, listed, mapped, queue, known, array, rng.getstate()[1][:4]))
+
+    return f, told
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.filterwarnings("ignore")
+def test_what_a_function_changes_is_changed_once_in_each_call(way):
+    f, after = with_memory(way)
+    g, expected = with_memory(way)
+    compiled = cr.compile(f)
+    for _ in range(5):
+        found = []
+        for h in (compiled, g):
+            try:
+                found.append(h(np.ones(2)))
+            except IndexError:
+                found.append(None)
+        np.testing.assert_array_equal(*found)
+        assert after() == expected()
+
+
+def test_code_that_was_put_into_a_function_is_seen():
+    def inner(x):
+        return x * 2
+
+    def other(x):
+        return x * 3
+
+    f = cr.compile(lambda x: inner(x))
+    assert [f(1.0), f(1.0)] == [2.0, 2.0]
+    inner.__code__ = other.__code__  # as tools do that reload modules
+    assert [f(1.0), f(1.0)] == [3.0, 3.0]

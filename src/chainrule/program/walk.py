@@ -91,6 +91,7 @@ class Walk:
         self.lifted_places = {} if lift is None else lift.found
         self.twinned = None if lift is None else lift.twinned  # ids of functions, and their code
         self.forced = set()  # code that counts as run
+        self.doubts = []
         names, before = set(), -1
         while len(names) + len(self.forced) > before:  # until no code is found whose names are new
             before = len(names) + len(self.forced)
@@ -109,6 +110,13 @@ class Walk:
             if raw.__class__ is bytes and v.flags.c_contiguous and v.dtype != object:
                 raw = bytearray(raw)
             self.surroundings.arrays.append((v, v.shape, v.dtype, raw))
+
+        if self.doubts:
+            raise Unclear(self.doubts[0])
+
+    def doubt(self, why):
+        """Take note of why there can't be a program. What the run gave is right, unless something else says no."""
+        self.doubts.append(why)
 
     def start(self, names):
         """Forget what was found, except for the names of attributes."""
@@ -196,7 +204,7 @@ class Walk:
             self.generators.append(v)
         elif isinstance(c, type) and (c in ITERATORS or c.__module__ == "itertools"):
             if self.guards:
-                raise Unclear(f"it reads an iterator (a {c.__name__}), which each call would move on")
+                self.doubt(f"it reads an iterator (a {c.__name__}), which each call would move on")
         else:
             self.object(v, c, force)
 
@@ -209,9 +217,7 @@ class Walk:
         """Go through the values of a container."""
         if len(v) > MOST:
             if self.guards:
-                raise Unclear(
-                    f"it reads a {type(v).__name__} of {len(v)} values, which each call would have to compare"
-                )
+                self.doubt(f"it reads a {type(v).__name__} of {len(v)} values, which each call would have to compare")
             return
         mapping = isinstance(v, MAPPINGS)
         values = list(v.values()) if mapping else list(v)
@@ -317,6 +323,7 @@ class Walk:
             if name in found.written_cells:
                 self.written_cells.add(id(cell))
             self.cell(cell, name, force, self.is_twinned(f))
+        self.surroundings.attributes.append((f, "__code__", code))  # tools that reload modules put in another
         for which in ("__defaults__", "__kwdefaults__"):
             values = getattr(f, which)
             if values:
@@ -347,10 +354,10 @@ class Walk:
             self.todo.append((getattr(os.environ, "_data", None), force))
         if self.guards:
             if found.unseeded:
-                raise Unclear(f"it makes a random generator without a seed: {found.unseeded}()")
+                self.doubt(f"it makes a random generator without a seed: {found.unseeded}()")
             read = clock(found, space)
             if read:
-                raise Unclear(f"it asks {read}, whose answer would be the same in each run")
+                self.doubt(f"it asks {read}, whose answer would be the same in each run")
             if found.kinds:
                 raise Unclear(f"it asks whether a value is of type {found.kinds}: traced values answer otherwise", True)
 
@@ -378,6 +385,31 @@ class Walk:
                 return "an array"
         return None
 
+    def undo(self) -> None:
+        """Make what a run has changed what it was, so that the function can be run once more."""
+        found = self.surroundings
+        for mapping, key, seen in found.slots:
+            if isinstance(mapping, dict) and mapping.get(key, MISSING) is not seen:
+                if seen is MISSING:
+                    del mapping[key]
+                else:
+                    mapping[key] = seen
+        for space, had in self.spaces.values():
+            if isinstance(space, dict) and "__spec__" not in space:  # of modules: an import has its effect once
+                for key in space.keys() - had:
+                    del space[key]
+        for cell, seen in found.cells:
+            cell.cell_contents = seen
+        for holder, name, seen in found.attributes:
+            if seen is not MISSING and holder.__class__ is not Current and getattr(holder, name, MISSING) is not seen:
+                setattr(holder, name, seen)
+        for container, keys, values in found.contents:
+            if not same_content(container, keys, values):
+                refill(container, values if keys is None else zip(keys, values, strict=True))
+        for x, shape, dtype, raw in found.arrays:
+            if raw.__class__ is bytearray and x.shape == shape and x.dtype == dtype and not same_bytes(x, raw):
+                x[...] = np.frombuffer(raw, dtype).reshape(shape)
+
     def mend(self) -> None:
         """Put plain values in place of Tracers that a run has left behind."""
         for mapping, key, _ in self.surroundings.slots:
@@ -396,6 +428,13 @@ class Walk:
             for key, v in list(entries):
                 if isinstance(v, Boxed) and hasattr(container, "__setitem__"):
                     container[key] = unboxed(v)
+
+
+def refill(container, entries):
+    """Give a container the entries that it had."""
+    if hasattr(container, "clear"):
+        container.clear()
+        (container.extend if hasattr(container, "extend") else container.update)(entries)
 
 
 def unboxed(v):

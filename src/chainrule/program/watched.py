@@ -35,6 +35,12 @@ def watched(f, roots, args, kwargs, dynamic, *, careful=False) -> tuple[Traced, 
     if before.boxes:
         raise Borrowed
     chance = Chance(before.generators)
+
+    def undo():
+        """Take back what the run has done, before the function is run once more."""
+        chance.put_back()
+        before.undo()
+
     lift = Lift(before)
     options = {"careful": careful}
     made = None
@@ -42,21 +48,25 @@ def watched(f, roots, args, kwargs, dynamic, *, careful=False) -> tuple[Traced, 
         try:
             made = ran(before, f, args, kwargs, dynamic, lift=lift, **options)
         except Exception:  # plain code needs plain arrays; what the function itself raises is raised again
-            chance.put_back()
+            undo()
     if made is None:
         lift = None
-        made = ran(before, f, args, kwargs, dynamic, **options)
+        try:
+            made = ran(before, f, args, kwargs, dynamic, **options)
+        except Untraceable:
+            undo()
+            raise
     frames = made.frames
     if lift is not None:
         frames = lift.originals(frames)
         lift.clear()
-    result = Result(made.program.structure, made.outputs, made.writes, made.points, chance.put_back)
+    result = Result(made.program.structure, made.outputs, made.writes, made.points, undo)
     try:
         after = Walk(roots, frames, lift=lift)
     except Unclear as why:
         before.mend()
         if why.wrong:
-            chance.put_back()
+            undo()
         raise Untraceable(str(why), result=None if why.wrong else result) from None
     changed = before.changed(after)
     if after.boxes or changed is not None:
