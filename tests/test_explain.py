@@ -410,3 +410,30 @@ def test_the_public_name_is_a_function_before_and_after_its_package_is_loaded():
         "assert not {'rich', 'typer'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+TABLE = np.arange(200.0)
+
+
+@pytest.mark.parametrize(
+    ("f", "constant"),
+    [
+        (lambda x: (x * 2, np.sign(x)), "f[1][1]"),
+        (lambda x: (x * 2, x.round(1)), "f[1][1]"),
+        (lambda x: (x * 2, np.array([1.0, 2.0])), "f[1][1]"),
+        (lambda x: (x * 2, TABLE), "f[1]"),
+    ],
+)
+def test_results_that_are_constants_have_derivatives_of_zero(f, constant):
+    for mode in ("forward", "both"):
+        explanation = cr.explain(f, np.array([0.5, 1.0]), mode=mode)
+        zero = explanation.derivatives[constant, "x"]
+        assert zero.shape[-1] == 2
+        assert not zero.any()
+        np.testing.assert_array_equal(explanation.derivatives["f[0][1]", "x"], [0.0, 2.0])
+        assert str(explanation)
+
+
+def test_inputs_without_entries_are_drawn():
+    explanation = cr.explain(lambda x: x.T @ x + np.sum(x, axis=0), np.zeros((0, 3)))
+    assert "<svg" in explanation.graph()._repr_svg_()

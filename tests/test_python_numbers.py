@@ -62,3 +62,13 @@ def test_derivatives_of_numbers_beside_single_precision_have_the_dtypes_of_their
                 continue
             assert getattr(bar, "dtype", type(bar)) == getattr(x, "dtype", float)
             assert cr.jvp(f, (x,), (np.ones_like(x)[()] if np.ndim(x) else 1.0,))[1].dtype == y.dtype
+
+
+@pytest.mark.parametrize("call", [lambda f: f, cr.compile, lambda f: lambda z: cr.jvp(f, (z,), (1 + 0j,))[0]])
+def test_the_conjugate_of_a_number_is_weak_as_the_number_is(call):
+    f = call(lambda z: (z.conjugate() * np.complex64(1 + 1j), z.conjugate()))
+    for _ in range(2):
+        product, conjugate = f(1 + 2j)
+        assert (type(product), product) == (np.complex64, 3 - 1j)
+        assert (type(conjugate), conjugate) == (complex, 1 - 2j)
+    assert cr.grad(lambda z: (z.conjugate() * z).real)(1 + 2j) == 2 - 4j

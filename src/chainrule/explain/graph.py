@@ -163,7 +163,7 @@ def step_lines(step, gradients, tangents):
     lines.append((step["value"], VALUE, False))
     if step["id"] in gradients:
         lines.append((f"∇ {gradients[step['id']]}", GRADIENT, False))
-    if step["id"] in tangents:
+    if tangents.get(step["id"]):  # an input without entries has none
         lines.append((f"ε {tangents[step['id']][0]}", GRADIENT, False))
     return lines
 

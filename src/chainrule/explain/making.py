@@ -143,8 +143,9 @@ def gradient_from(table, trace, symbol, i, columns, x):
 
     With ``...`` for the entry it is that of the whole output: its shape, then that of the input.
     """
-    if isinstance(symbol, Symbol):
-        row = next(n for n, step in enumerate(trace.steps) if symbol in step.symbols)
+    made = symbol.__class__ is Symbol  # or it is a constant, as what has no derivative is
+    row = next((n for n, step in enumerate(trace.steps) if symbol in step.symbols), None) if made else None
+    if row is not None:
         tangents = [table.rows[row].tangents[j] for j in columns]
         step = trace.steps[row]
         if len(step.symbols) > 1:
@@ -154,7 +155,7 @@ def gradient_from(table, trace, symbol, i, columns, x):
             return np.stack(tangents, axis=-1).reshape(shape_of(tangents[0]) + shape_of(x))
         parts = [t[i] if shape_of(t) else t for t in tangents]
     elif i is ...:
-        return np.zeros(shape_of(symbol) + shape_of(x))
+        return np.zeros((symbol.shape if made else shape_of(symbol)) + shape_of(x))
     else:
         parts = [0.0] * len(columns)
     return np.array(parts).reshape(x.shape) if shape_of(x) else parts[0]

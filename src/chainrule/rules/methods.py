@@ -10,8 +10,9 @@ import operator
 import numpy as np
 
 from chainrule.engine import batched, elementwise, indexing, writes
-from chainrule.engine.boxed import CALL, Boxed, as_operand, keeper, value
+from chainrule.engine.boxed import CALL, Boxed, all_values, as_operand, keeper, value
 from chainrule.engine.rule import RULES
+from chainrule.rules.scalars import number
 
 # dunder name, its function, the expression on the values x and z one level down
 BINARY = (
@@ -92,8 +93,14 @@ def of_value(function):
 
 
 def conjugate(a):
-    """Return the box itself for a real array, whose conjugate ndarray's method does not copy."""
-    return np.conjugate(a) if a.dtype.kind == "c" else a
+    """Return the box itself for a real array, whose conjugate ndarray's method does not copy.
+
+    The method of a Python number gives one, which is weak.
+    """
+    if a.dtype.kind != "c":
+        return a
+    y = np.conjugate(a)
+    return number(y) if all_values(a).__class__ is complex else y
 
 
 def set_real(x, v):
