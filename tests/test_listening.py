@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -134,6 +135,22 @@ def test_after_an_exception_that_is_kept_what_runs_is_known(heard):
 
     follows(f, X)
     follows(cr.grad(f), X)
+
+
+def test_an_exception_that_another_thread_drops_is_noticed(heard):
+    def f(x):
+        handed = []
+        try:
+            x = x @ ONES
+        except ValueError as error:
+            handed.append(error)
+        thread = threading.Thread(target=handed.clear)
+        thread.start()
+        thread.join()
+        return np.sum(scaled(x))
+
+    follows(f, X)
+    assert sys.version_info >= (3, 12) or not heard[0][0]
 
 
 def test_values_of_foreign_types_are_asked_by_code_that_is_heard():

@@ -8,6 +8,7 @@ Nothing is heard while a debugger or a coverage tool listens.
 """
 
 import sys
+import threading
 
 from chainrule.engine.boxed import FOREIGN
 from chainrule.engine.leaves import LEAVES
@@ -138,6 +139,9 @@ class Deaf:
         listener = self.listener
         listener.deaf = False
         if listener.on is False:
+            if threading.get_ident() != listener.recording.thread:  # which was given the exception
+                listener.missed = True
+                return
             if sys._getframe(2) is not self.caller:
                 listener.missed |= sys._getframe(1) is not self.caller or self.caller.f_lasti != self.at
             listener.hear(True)
