@@ -77,6 +77,11 @@ def test_moments_and_lengths(name, axis, dtype, layout):
     must(lambda x: 2 * REDUCTIONS[name](x, axis), of_layout((7, 13, 5), dtype, layout))
 
 
+@pytest.mark.parametrize("name", ["var", "var of a sample", "std", "std of a sample"])
+def test_moments_of_small_arrays(name):
+    must(lambda x: 2 * REDUCTIONS[name](x, 1), of_layout((4, 5), float))
+
+
 @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf, -0.0])
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_moments_and_lengths_of_special_numbers(name, special):

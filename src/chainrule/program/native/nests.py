@@ -56,6 +56,8 @@ MOST_TRIED = 2000  # equations that are planned anew in other modes
 WAITING = 400  # equations that may wait for a cluster before it is closed
 ALONE = "alone"
 MODES = ("flat", 7, 32)  # taken as one row; or how many entries per round are unrolled at most
+ROOM = {"flat": MOST_VALUES, 7: 1200, 32: 900}  # lines that a round may have in each of the modes, about
+SHORT = 48  # loops of fewer rounds are not worth so many
 VIEWS = {indexing.getitem, np.transpose, np.reshape, np.expand_dims, np.squeeze, np.swapaxes, np.moveaxis,
          np.broadcast_to, np.ravel}  # fmt: skip
 
@@ -160,12 +162,13 @@ class Growing:
                     plan, loops = self.add(m, mode, plan, loops, makers, late)
             except Unfit:
                 if mode == self.mode:
-                    self.full = plan.count > MOST_VALUES
+                    self.full = plan.count > MOST_VALUES or plan.lines > plan.room
                     makers.pop(e.output, None)
                     late.discard(e.output)
                 continue
             self.mode, self.plan, self.loops, self.makers, self.late = mode, plan, loops, makers, late
             self.members.append(e)
+            plan.room = room_of(mode, loops)  # one equation has a nest, however long
             return True
         return False
 
@@ -175,6 +178,7 @@ class Growing:
         lengths = tuple([shape[a] for a in axes])
         if plan is None:
             plan, loops = Plan(makers, mode == "flat", lengths), lengths
+            plan.room = room_of(mode, lengths) if self.members else plan.room
         elif len(loops) != len(lengths) or any(abs(m - n) > NEAR for m, n in zip(loops, lengths, strict=True)):
             raise Unfit("other loops")
         plan.ranges[:] = [(0, n) for n in lengths]
@@ -183,6 +187,11 @@ class Growing:
         if any(len(c) >= MOST_SEGMENTS for c in plan.cuts):
             raise Unfit("too many pieces")
         return plan, loops
+
+
+def room_of(mode, lengths) -> int:
+    """Return how many lines a round may have, about."""
+    return ROOM[mode] if mode == "flat" or math.prod(lengths) > SHORT else ROOM[mode] // 4
 
 
 def roles(e, mode):
@@ -444,6 +453,7 @@ def copy(b, source: Memory, to: Memory) -> None:
     emit = Emit(b, {}, {s: source}, None, False, [s.shape[a] for a in axes], [set() for _ in axes],
                 target.host().lanes * 8 // widest)  # fmt: skip
     root = Stored(emit, s, axes, to)
+    emit.stores = True
     emit.write(root.add, root.begin, root.end)
 
 
@@ -509,6 +519,7 @@ def written(b, cluster, mode, values, memory):
             root = Stored(emit, m.output, axes)
         made.append(root)
     emit.flushes = lambda: [f for r in made for f in r.flushes()]
+    emit.stores = all(r.__class__ is Stored for r in made)
 
     def begin(level):
         for r in made:

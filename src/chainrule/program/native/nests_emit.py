@@ -56,6 +56,7 @@ class Emit(Walk):
         self.bad = None
         self.order = []  # entries in an order in which they can be written, if there are many
         self.size = 0  # how many values a round has
+        self.stores = False  # whether a round only stores: then it may be made twice
         self.updates = []  # what a round writes and the next one reads: accumulators
 
     @contextlib.contextmanager
@@ -606,6 +607,13 @@ class Emit(Walk):
         lanes = self.most
         full = low + (high - low) // lanes * lanes
         rounds = (full - low) // lanes
+        if self.stores and rounds and full < high:
+            turns = self.turns(rounds)
+            if turns > 1:
+                first, low = low, low + rounds // turns * turns * lanes
+                self.loop(first, low, turns * lanes, self.in_turns(turns))
+            self.overlapping(low, high - lanes)
+            return
         if rounds == 1:
             self.round_of(constant("i64", low))
         elif rounds > 1:
@@ -619,8 +627,10 @@ class Emit(Walk):
                 self.round_of(constant("i64", low))
             low = first
 
+            write = self.in_turns(turns)
+
             def with_blocks(index):
-                self.round_of(index, *[b.binary("add", index, constant("i64", k * lanes)) for k in range(1, turns)])
+                write(index)
                 if not emptied:
                     return
                 now, on = b.block("flush"), b.block("on")
@@ -638,6 +648,33 @@ class Emit(Walk):
             self.live = high - full
             self.round_of(constant("i64", full))
             self.live = lanes
+
+    def in_turns(self, turns):
+        """Return how so many rounds are written."""
+
+        def write(index):
+            later = [self.b.binary("add", index, constant("i64", k * self.lanes)) for k in range(1, turns)]
+            self.round_of(index, *later)
+
+        return write
+
+    def overlapping(self, low, last):
+        """Write rounds up to one that begins at `last`, which may store some entries of the one before it again."""
+        b, end = self.b, constant("i64", last)
+        if low >= last:
+            self.round_of(end)
+            return
+        head, after = b.block("loop"), b.block("after")
+        counter = b.alloca("i64")
+        b.store(constant("i64", low), counter)
+        b.branch(head)
+        b.start(head)
+        index = b.load("i64", counter)
+        self.round_of(index)
+        following = b.write("i64", f"add nuw nsw i64 {index.text}, {self.lanes}")
+        b.store(b.select(b.compare("ult", following, end), following, end), counter)
+        b.condition(b.compare("ult", index, end), head, after)
+        b.start(after)
 
     def turns(self, rounds) -> int:
         """Return how many rounds are taken in turns: of short bodies several, of those that call the library more."""

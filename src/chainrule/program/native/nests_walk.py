@@ -24,6 +24,7 @@ from chainrule.program.native.scalars import MATHEMATICS, NotLowered, computes_i
 from chainrule.program.native.values import is_integer
 
 MOST_VALUES = 2000  # values that the body of a nest may have
+APART = 16  # lines of code that load a vector of entries which are no neighbours, about
 MOST_SEGMENTS = 9  # pieces that a loop may be cut into
 MOST_ADDED = 64  # entries that are added up without a loop
 FOLDS = {np.sum: np.add, np.mean: np.add, np.prod: np.multiply, np.max: np.maximum, np.min: np.minimum,
@@ -662,12 +663,14 @@ class Plan(Walk):
         Symbols that are read and not made here.
     count : int
         How many values the body has.
+    lines, room : int
+        How long the body is, about, and how long it may be.
     """
 
     def __init__(self, makers, flat, loops) -> None:
         super().__init__(makers, flat, [(0, n) for n in loops])
         self.cuts = [set() for _ in loops]
-        self.known, self.outside, self.count = set(), set(), 0
+        self.known, self.outside, self.count, self.lines, self.room = set(), set(), 0, 0, math.inf
         self.shifts = {}
         self.waiting, self.order = [], []
 
@@ -707,9 +710,10 @@ class Plan(Walk):
     def note(self, s, position):
         """Count an entry."""
         self.count += 1
-        if self.count > MOST_VALUES:
-            raise Unfit("too long")
         e = self.makers.get(s)
+        self.lines += 1 if e is not None or self.is_row(s, position) else APART
+        if self.count > MOST_VALUES or self.lines > self.room:
+            raise Unfit("too long")
         if e is None:
             self.outside.add(s)
         elif function_of(e) in MATHEMATICS or function_of(e) is np.power:
@@ -717,6 +721,12 @@ class Plan(Walk):
             seen.add(tuple([p for p in position if p.__class__ is At]))
             if len(seen) > 1:
                 raise Unfit("computed twice")
+
+    def is_row(self, s, position) -> bool:
+        """Tell whether a vector of entries is loaded at once: they are neighbours, or one and the same."""
+        inner = len(self.ranges) - 1
+        along = [k for k, p in enumerate(position) if p.__class__ is At and p.loop == inner]
+        return not along or self.flat or all(n == 1 for n in s.shape[along[-1] + 1 :])
 
     def undecided(self, tests, yes, no):
         """Note the cuts, and both ways."""
