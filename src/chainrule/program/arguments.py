@@ -138,11 +138,20 @@ def fresh(y):
     return y.copy() if y.__class__ is np.ndarray else y
 
 
+class Sound(list):
+    """Outputs of a run that made sure that the arrays among them are finite."""
+
+    __slots__ = ()
+
+
 def finite(outputs):
     """Tell whether all numbers are finite; in most cases the sum of their squares tells."""
+    sound = outputs.__class__ is Sound
     for y in outputs:
         c = y.__class__
         if c is ARRAY:
+            if sound:
+                continue
             dtype = y.dtype
             if dtype is DOUBLE:
                 flat = y if y.ndim == 1 else y.reshape(-1)

@@ -20,7 +20,7 @@ from chainrule.program.ir import Equation, Program
 from chainrule.program.loops.ir import Loop, blocks_of
 
 MOST = 0.05  # seconds: what a program has run for longer than this is translated, whatever that takes
-START, NUMBER, ARRAY = 0.02, 0.0001, 0.006  # seconds: for each translation, each equation on numbers, and on arrays
+START, NUMBER, ARRAY = 0.01, 0.0001, 0.003  # seconds: for each translation, each equation on numbers, and on arrays
 LARGE = 128  # entries: equations on arrays of more become loops
 
 

@@ -9,13 +9,14 @@ import ctypes
 import numpy as np
 
 from chainrule.errors import BoundsError
+from chainrule.program.arguments import Sound
 from chainrule.program.backend import code_of
 from chainrule.program.ir import PYTHON, GuardFailed, Program, listing
 from chainrule.program.loops.ir import Loop, blocks_of
 from chainrule.program.native.builder import FAULT
 from chainrule.program.native.target import Code
 
-FULL, STRANGE, AS_PYTHON = -1, -2, -3
+FULL, STRANGE, AS_PYTHON, NOT_FINITE = -1, -2, -3, -5
 LINE = 8  # doubles of a line of the cache, at which a frame begins
 ROUNDS = 64  # for so many a stack has room at first
 LONG = 30_000  # kernels that compute more entries than these let other threads run: they take 50 microseconds or so
@@ -88,7 +89,7 @@ class Runner:
         prototype = RELEASING if work(program.equations) > LONG else HOLDING
         space = {
             "np": np, "empty": np.empty, "pool": self.frames.pool, "new": self.frames.new, "failed": self.failed,
-            "kernel": prototype(code.address(writer.name)),
+            "kernel": prototype(code.address(writer.name)), "Sound": Sound,
         }  # fmt: skip
         source = caller(program, writer, space)
         exec(code_of(source, program.name), space)
@@ -150,7 +151,7 @@ def caller(program: Program, writer, space: dict) -> str:
         lines.append(f"    y{n} = empty(shape{n}{'' if s.dtype == np.dtype(float) else f', dtype{n}'})")
         given.append(f"y{n}")
     lines.append(f"    code = kernel(({', '.join(given)},), frame[0])")
-    lines.append("    if code: return failed(code, frame, points)")
+    lines.append(f"    if code and code != {NOT_FINITE}: return failed(code, frame, points)")
     kinds = {kind for kind, _ in writer.results}
     if "number" in kinds:
         lines.append("    numbers = frame[1].tolist()")
@@ -158,7 +159,8 @@ def caller(program: Program, writer, space: dict) -> str:
         lines.append("    integers = frame[2].tolist()")
     lines.append("    pool.append(frame)")
     made = [result(n, kind, y, writer, space) for n, (kind, y) in enumerate(writer.results)]
-    lines.append(f"    return [{', '.join(made)}]")
+    found = f"[{', '.join(made)}]"
+    lines.append(f"    return Sound({found}) if not code else {found}" if writer.knows else f"    return {found}")
     return "\n".join(lines) + "\n"
 
 

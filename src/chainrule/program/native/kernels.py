@@ -17,13 +17,13 @@ from chainrule.program.backend.numbers import function_of
 from chainrule.program.ir import PYTHON, Equation, Program, Symbol
 from chainrule.program.loops.ir import taken_from
 from chainrule.program.native import lanes, nests, products, target
-from chainrule.program.native.builder import SIZES, STORED, Builder, type_of
+from chainrule.program.native.builder import SIZES, STORED, Builder, constant, type_of
 from chainrule.program.native.lanes import Lanes, single
 from chainrule.program.native.nests_walk import Unfit
 from chainrule.program.native.rounds_large import Buffer, put_at, reads_after, writes_at
-from chainrule.program.native.scalars import NotLowered
+from chainrule.program.native.scalars import FLOATS, NotLowered
 from chainrule.program.native.simpler import simpler
-from chainrule.program.native.straight import AS_PYTHON, CHUNK, LINE, Straight, held_bytes
+from chainrule.program.native.straight import AS_PYTHON, CHUNK, LINE, NOT_FINITE, Straight, held_bytes
 from chainrule.program.native.values import MOST_ENTRIES, Entries, Memory, Number
 
 VIEWS = {np.transpose, np.expand_dims, np.squeeze, np.swapaxes, np.moveaxis, np.broadcast_to}
@@ -50,6 +50,9 @@ class Arrays(Straight):
         self.given: dict = {}  # output -> its array among the points
         self.has_arrays = False
         self.shared: dict = {}  # how the operands of a product lie in memory -> name of its function
+        self.strange = self.place(1)  # whether some entry of an output is not finite
+        self.b.store(constant("i64", 0), self.at(self.strange))
+        self.looked: set = set()  # outputs of which that is noted
         self.spent: set = set()  # state of a loop that is not read after the equation at hand
 
     def write(self) -> str:
@@ -132,7 +135,7 @@ class Arrays(Straight):
         kind = type_of(s.dtype)
         if kind is None or s.dtype in PYTHON:
             raise NotLowered
-        if s in self.wanted_outputs and self.root_of(s) is s and s not in self.given and len(self.scopes) == 1:
+        if self.is_given(s):
             return self.given_room(s)
         words = (s.size * SIZES[STORED.get(kind, kind)] + 7) // 8
         words = -(-words // LINE) * LINE
@@ -140,6 +143,10 @@ class Arrays(Straight):
         place = stock.pop() if stock else self.place(words)
         self.owned[s] = words, place
         return self.in_frame(place, s.shape, s.dtype, s)
+
+    def is_given(self, s) -> bool:
+        """Tell whether an array is made in the memory of an output."""
+        return s in self.wanted_outputs and self.root_of(s) is s and s not in self.given and len(self.scopes) == 1
 
     def in_frame(self, place: int, shape: tuple, dtype, root=None) -> Memory:
         """Return a place of the frame as memory: the same in each function."""
@@ -197,15 +204,33 @@ class Arrays(Straight):
         values = {s: self.operand(s) for s in c.reads}
         try:
             with self.module.noted(c.members[0]):
-                wrong = nests.write_nest(self.b, c, values, self.room)
+                wrong = nests.write_nest(self.b, c, values, self.room, self.ends_in(c), self.note)
         except Unfit as why:
             raise NotLowered from why
         for m in c.members:
             s = m.output
             if s in values and s not in c.reads:
                 self.values[s] = as_held(values[s], s)
+        self.looked |= c.looked
         if wrong is not None:
             self.leave(wrong, AS_PYTHON)
+
+    def ends_in(self, c) -> set:
+        """Return the arrays among the program's outputs that a cluster makes."""
+        return {s for s in c.outputs if self.is_given(s) and type_of(s.dtype) in FLOATS}
+
+    def note(self, b, truth) -> None:
+        """Write down whether some entry of an output is not finite."""
+        at = self.at(self.strange)
+        b.store(b.binary("or", b.load("i64", at), b.cast("zext", truth, "i64")), at)
+
+    def finish(self) -> str:
+        """Write the end: if it is known of all arrays that are given out, whether all entries are finite."""
+        self.knows = bool(self.results) and all(kind in ("number", "whole") or (kind == "array" and y in self.looked)
+                                                for kind, y in self.results)  # fmt: skip
+        if self.knows and self.looked:
+            self.leave(self.b.compare("ne", self.b.load("i64", self.at(self.strange)), constant("i64", 0)), NOT_FINITE)
+        return super().finish()
 
     def made(self, e, s):
         """Return the result of an equation."""

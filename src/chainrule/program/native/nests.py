@@ -7,13 +7,14 @@ Entry points
     order is legal by data flow; an equation that had to wait for a cluster comes after it. A cluster has `members`,
     `reads` (symbols from outside), `outputs` (what is read elsewhere: all else is never stored), and the attributes
     that a plan needs. Views of memory are left out of clusters: they take no code.
-``write_nest(b, cluster, values, memory) -> Value or None``
+``write_nest(b, cluster, values, memory, ends, strange) -> Value or None``
     Writes a cluster into a builder's current block. `values` holds what it reads (`Lanes`, `Memory`);
     ``memory(symbol)`` is asked once for each output that is stored (not for reductions to a few numbers), and returns
     `Memory`, rows without gaps, that overlaps nothing that the cluster reads. How the outputs are held is put into
-    `values`. Returned is None, or an ``i1`` that is true if an index was out of bounds: then the results are void. The
-    builder's function gets the attribute ``alignstack(64)``: vectors that wait for a call are kept on the stack, and
-    an address across two lines of the cache would double the time.
+    `values`. Whether `ends`, some of the outputs, are finite is written down by ``strange(b, truth)``, which is called
+    once for each of them that is in `cluster.looked` afterwards. Returned is None, or an ``i1``, true if an index
+    was out of bounds: then the results are void. The builder's function gets the attribute ``alignstack(64)``: vectors
+    that wait for a call are kept on the stack, and an address across two lines of the cache would double the time.
 Running sums, places of extrema and writes that fit into no cluster are clusters of their own: see `nests_alone`.
 
 A nest has one loop or several over the long axes of its arrays; short axes are unrolled, so that an array of many rows
@@ -79,6 +80,8 @@ class Cluster:
         What it reads from outside.
     late : set of Symbol
         Results of reductions over the loops: not to be read within the nest.
+    looked : set of Symbol
+        Results of which it is noted whether they are finite.
     """
 
     members: list
@@ -88,6 +91,7 @@ class Cluster:
     reads: list = field(default_factory=list)
     late: set = field(default_factory=set)
     place: object = None
+    looked: set = field(default_factory=set)
 
 
 def loop_axes(shape, mode) -> tuple:
@@ -396,7 +400,7 @@ def finished(equations, outputs) -> list:
 # -- code --------------------------------------------------------------------------------------------------------------
 
 
-def write_nest(b, cluster: Cluster, values: dict, memory) -> Value | None:
+def write_nest(b, cluster: Cluster, values: dict, memory, ends=(), strange=None) -> Value | None:
     """Write the code of a cluster; see the module.
 
     Raises
@@ -421,7 +425,7 @@ def write_nest(b, cluster: Cluster, values: dict, memory) -> Value | None:
             given = dict(values)
             if mode == "flat" and reason is not None:
                 given.update(copies(b, cluster, values, memory))
-            emit, held = written(b, cluster, mode, given, memory)
+            emit, held = written(b, cluster, mode, given, memory, ends, strange)
         except Unfit as why:
             del b.lines[kept[0] :], b.allocas[kept[1] :]
             reason = why
@@ -466,7 +470,7 @@ def left(b, emit) -> Value | None:
     return b.compare("ne", b.load("i64", emit.bad), constant("i64", 0))
 
 
-def written(b, cluster, mode, values, memory):
+def written(b, cluster, mode, values, memory, ends=(), strange=None):
     """Write a cluster in one of the modes; return (emit, how the outputs are held)."""
     roots = [m for m in cluster.members if m.output in cluster.outputs]
     late, makers, plan, loops, found = set(), {}, None, (), []
@@ -516,7 +520,7 @@ def written(b, cluster, mode, values, memory):
         elif is_late:
             root = Total(emit, m, folded(m)[0], axes)
         else:
-            root = Stored(emit, m.output, axes)
+            root = Stored(emit, m.output, axes, strange=strange if m.output in ends else None)
         made.append(root)
     emit.flushes = lambda: [f for r in made for f in r.flushes()]
     emit.stores = all(r.__class__ is Stored for r in made)
@@ -535,6 +539,7 @@ def written(b, cluster, mode, values, memory):
                 r.add()
 
     emit.write(body, begin, end)
+    cluster.looked = {r.s for r in made if r.__class__ is Stored and r.strange is not None}
     return emit, {m.output: r.held() for m, r in zip(roots, made, strict=True)}
 
 

@@ -32,6 +32,9 @@ START = {np.add: 0, np.multiply: 1, np.maximum: -math.inf, np.minimum: math.inf,
          np.logical_and: True}  # fmt: skip
 
 
+BITS = {"double": ("i64", 0x7FF << 52, 1 << 52), "float": ("i32", 0xFF << 23, 1 << 23)}  # of the exponent
+
+
 class Total:
     """A reduction over loops, as a root of a nest; `kept` are the loops that remain, `axes` those of the operand."""
 
@@ -322,16 +325,45 @@ def positions_of(shape, loop_axes):
 
 
 class Stored:
-    """A result that is stored, as a root of a nest."""
+    """A result that is stored, as a root of a nest.
 
-    def __init__(self, emit, s, loop_axes, target=None) -> None:
+    ``strange(b, truth)``, if it is given, writes down whether some entry is not finite: then all bits of its exponent
+    are set, so that one more there carries over into the sign.
+    """
+
+    def __init__(self, emit, s, loop_axes, target=None, strange=None) -> None:
         self.emit, self.s, self.loop_axes = emit, s, loop_axes
-        self.target, self.given = target, target is not None
+        self.target, self.given, self.strange = target, target is not None, strange
+        self.seen = {}
 
     def begin(self, level):
         """Ask for memory."""
+        w, b = self.emit, self.emit.b
         if level == 0 and self.target is None:
-            self.target = self.emit.memory(self.s)
+            self.target = w.memory(self.s)
+        if level == 0 and self.strange is not None:
+            self.kind, self.bits, self.one = BITS[type_of(self.s.dtype)]
+            for lanes in {1, w.most}:
+                kind = with_lanes(self.kind, lanes)
+                self.seen[lanes] = b.alloca(kind)
+                with w.at(0):
+                    b.store(self.whole(0, lanes), self.seen[lanes], 8)
+
+    def whole(self, n, lanes):
+        """Return a vector of equal integers."""
+        return splat(constant(self.kind, n), lanes) if lanes > 1 else constant(self.kind, n)
+
+    def look(self, x):
+        """Note the signs that tell of entries which are not finite."""
+        w, b = self.emit, self.emit.b
+        lanes, kind = w.lanes, with_lanes(self.kind, w.lanes)
+        with w.at(w.depth):
+            t = b.binary("and", b.cast("bitcast", x, kind), self.whole(self.bits, lanes))
+            t = b.binary("add", t, self.whole(self.one, lanes))
+            if w.live < lanes:
+                t = b.select(first_lanes(w.live, lanes), t, self.whole(0, lanes))
+        with w.into(w.updates):
+            b.store(b.binary("or", b.load(kind, self.seen[lanes], 8), t), self.seen[lanes], 8)
 
     def add(self):
         """Write a round."""
@@ -340,10 +372,20 @@ class Stored:
         target = w.flat_view(self.target) if w.flat and not self.given else self.target
         for position in positions_of(shape, self.loop_axes):
             if all(w.ranges[p.loop][1] <= n for p, n in zip(position, shape, strict=True) if p.__class__ is At):
-                w.store(target, position, w.value(self.s, position))
+                x = w.value(self.s, position)
+                w.store(target, position, x)
+                if self.strange is not None:
+                    self.look(w.wide(w.cast(x, self.s.dtype), w.depth))
 
     def end(self, level):
-        """Nothing is left to do."""
+        """Tell whether some entry is not finite."""
+        w, b = self.emit, self.emit.b
+        if level == 0 and self.strange is not None:
+            total = b.load(self.kind, self.seen[1], 8)
+            if w.most > 1:
+                x = b.load(with_lanes(self.kind, w.most), self.seen[w.most], 8)
+                total = b.binary("or", total, b.call(f"llvm.vector.reduce.or.v{w.most}{self.kind}", self.kind, x))
+            self.strange(b, b.compare("slt", total, constant(self.kind, 0)))
 
     def flushes(self):
         """Nothing is emptied."""

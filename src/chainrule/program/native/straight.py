@@ -37,17 +37,19 @@ from chainrule.settings import config
 
 LINE = 8  # doubles of a line of the cache
 CHUNK = 256  # lines of one function, about
-FULL, STRANGE, AS_PYTHON = -1, -2, -3  # what a kernel returns: a stack is full, an array is not as expected, see below
+FULL, STRANGE, AS_PYTHON, NOT_FINITE = -1, -2, -3, -5  # what a kernel returns: see below
 
 
 class Straight:
     """Writes a program as functions of LLVM.
 
     A kernel returns 0, or the number of a guard that failed. It returns `FULL` if a loop's stack is full, `STRANGE` if
-    an array is not stored row by row, and `AS_PYTHON` where Python raises an exception: a division of its floats by 0.
+    an array is not stored row by row, `AS_PYTHON` where Python raises an exception: a division of its floats by 0, and
+    `NOT_FINITE` if all is done, but some entry of a result is not finite.
     With ``config.check_bounds``, it returns `FAULT` before it reads or writes outside of what it may.
     """
 
+    knows = False  # whether a kernel tells if the arrays that it gives out are finite
     limit = CHUNK  # lines after which the next function begins
 
     def __init__(self, program: Program, name: str = "kernel") -> None:
