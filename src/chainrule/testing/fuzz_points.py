@@ -233,12 +233,11 @@ class Case:
             raise Differs(f"{what} along v is {found!r}, differences give {want!r} +- {error:.1g}")
 
     def fails(self, args):
-        """Tell whether the plain program fails."""
+        """Tell whether the plain program fails, or gives complex numbers."""
         try:
-            self.f(*copied(list(args)))
+            return any(map(np.iscomplexobj, self.f(*copied(list(args)))))
         except Exception:
             return True
-        return False
 
     def at_a_tip(self):
         """Tell whether the program meets the tip of a cone, or an infinite slope, which give NaN: docs/policies.md."""
