@@ -1,8 +1,10 @@
 """Compiled functions whose loops keep things in Python: flags, positions, order in lists, iterators, draws."""
 
 import dataclasses
+import functools
+import itertools
 import warnings
-from collections import deque
+from collections import Counter, deque
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -319,3 +321,38 @@ def test_equal_ranges_and_slices_of_other_ends():
     f = cr.compile(lambda x, r: x * r.stop + type(r.start).__name__.count("b"))
     cases = [range(0, 3, 2), range(0, 4, 2), slice(1, 2), slice(True, 2), range(0), range(5, 5)]
     assert [f(2.0, r) for r in cases] == [6.0, 8.0, 4.0, 5.0, 0.0, 10.0]
+
+
+COLLECTED = {
+    "list": lambda x: [bool(v > 0) for v in x].count(True),
+    "list with a condition": lambda x: len([1 for v in x if v > 0]),
+    "list of traced values with a condition": lambda x: len([v for v in x if v > 0]),
+    "list of numbers": lambda x: sum([2.0 if v > 0 else 1.0 for v in x]),
+    "list of whole numbers": lambda x: [int(v > 0) for v in x].count(1),
+    "list of floats": lambda x: [float(v > 0) for v in x].count(1.0),
+    "list of words": lambda x: ["up" if v > 0 else "down" for v in x].count("up"),
+    "two loops": lambda x: len([1 for _ in range(2) for v in x if v > 0]),
+    "array": lambda x: np.array([1.0 if v > 0 else 0.0 for v in x]).sum(),
+    "set": lambda x: len({i for i, v in enumerate(x) if v > 0}),
+    "dict": lambda x: {i: 1 for i, v in enumerate(x) if v > 0}.get(2, 0),
+    "generator": lambda x: sum(bool(v > 0) for v in x),
+    "tuple of a generator": lambda x: tuple(bool(v > 0) for v in x).count(True),
+    "counter": lambda x: Counter([bool(v > 0) for v in x])[True],
+    "groups": lambda x: [k for k, _ in itertools.groupby(x, key=lambda v: bool(v > 0))].count(True),
+    "map": lambda x: list(map(lambda v: bool(v > 0), x)).count(True),
+    "reduce": lambda x: functools.reduce(lambda n, v: n + bool(v > 0), x, 0),
+    "inside of a loop": lambda x: sum(sum([bool(v > c) for v in x]) * c for c in (0.5, 1.5)),
+}
+
+
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+@pytest.mark.parametrize("name", COLLECTED)
+def test_what_a_comprehension_collects_may_depend_on_the_way_that_rounds_took(name, backend):
+    f = COLLECTED[name]
+    value = cr.compile(lambda x: f(x) * np.sum(x), backend=backend)
+    gradient = cr.compile(cr.grad(lambda x: f(x) * np.sum(x)), backend=backend)
+    rng = np.random.default_rng(0)
+    for n in (3, 6):
+        for x in [*rng.normal(size=(5, n)), np.ones(n), -np.ones(n)]:
+            np.testing.assert_allclose(value(x), f(x) * np.sum(x), rtol=1e-12, atol=1e-14)
+            np.testing.assert_array_equal(gradient(x), np.full(n, f(x)))

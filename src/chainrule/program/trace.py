@@ -122,7 +122,10 @@ def traced(f, args, kwargs, dynamic, *, careful=False, lift=None) -> Traced:
     seen = [np.nan] if made.strange else outputs  # of an overflow: not to be relied on
     points = [x for x, d in zip(tree.flatten((args, kwargs))[0], dynamic, strict=True) if d]
     points += [] if lift is None else lift.arrays
-    rolled = roll(program, made)
+    try:
+        rolled = roll(program, made)
+    except Exception as error:  # a fault of ours; the function can still be run
+        raise Untraceable(f"its loops can't be written: {type(error).__name__}: {error}".split("\n")[0]) from error
     if rolled is not program and gives(rolled, points, outputs):
         program = rolled
     frames = made.frames if listener.active else None

@@ -193,11 +193,11 @@ class Body:
         """Return equation number `slot` of the leading round as it stands in the body."""
         e = lead.equations[slot]
         inner = _Inside(self, lead, env, roles)
+        if e.__class__ is Guard:
+            return Guard(inner[e.symbol], e.how, e.seen, e.place)
         literals = self.literals(group, slot, lead)
         inputs, params = replaced_literals((e.inputs, e.params), iter(literals))
         inputs, params = replaced(inputs, inner), replaced(params, inner)
-        if e.__class__ is Guard:
-            return Guard(inner[e.symbol], e.how, e.seen, e.place)
         made = []
         for s in e.output if isinstance(e.output, tuple) else (e.output,):
             if s is not None:

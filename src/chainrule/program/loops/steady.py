@@ -20,6 +20,8 @@ def unsteady(run, marks, varying, codes):
     if any("more" in m.plain for m in marks):
         return set(varying) | {"more"}
     facts = of_loop(run.code, run.target)
+    if facts.builds:
+        return {"what a comprehension collects"}
     varying = {name for name in varying if name in facts.live}
     if any(stores_elsewhere(c) for c in codes if c is not run.code):
         return varying
@@ -48,7 +50,8 @@ class Facts:
 
     `targets` are the names that its ``for`` sets and nothing else does. `made` has for each other name that a round
     sets the names that it is made of, by operators; None if that is not all. `live` are the names that a later round,
-    or what comes after the loop, may read before they are set again.
+    or what comes after the loop, may read before they are set again. `builds` tells whether the rounds put values into
+    a list, dict or set that has no name yet, and so is in no mark: those of a comprehension.
     """
 
     def __init__(self, code, target):
@@ -71,8 +74,14 @@ class Facts:
                 reads = frozenset() if k in first else None if name in cells else self.reads(k)
                 before = self.made.setdefault(name, frozenset())
                 self.made[name] = None if reads is None or before is None else before | reads
+        self.builds = any(self.collects(instructions[k]) for k in self.body)
         elsewhere = {name for k in self.body if k not in first for name in stored(instructions[k])}
         self.targets = {name for k in first for name in stored(instructions[k])} - elsewhere
+
+    def collects(self, i):
+        """Tell whether an instruction adds to what was there before the loop, below the iterators on the stack."""
+        inner = {t for a, t in self.jumps if self.start < t <= i.offset <= a}
+        return i.opname in ("LIST_APPEND", "SET_ADD", "MAP_ADD") and i.arg - 1 > len(inner)
 
     def first_targets(self, head):
         """Return which instructions set the targets of the ``for`` at the head of the loop."""
