@@ -323,6 +323,10 @@ def test_equal_ranges_and_slices_of_other_ends():
     assert [f(2.0, r) for r in cases] == [6.0, 8.0, 4.0, 5.0, 0.0, 10.0]
 
 
+def is_up(v):
+    return bool(v > 0)
+
+
 COLLECTED = {
     "list": lambda x: [bool(v > 0) for v in x].count(True),
     "list with a condition": lambda x: len([1 for v in x if v > 0]),
@@ -339,7 +343,7 @@ COLLECTED = {
     "tuple of a generator": lambda x: tuple(bool(v > 0) for v in x).count(True),
     "counter": lambda x: Counter([bool(v > 0) for v in x])[True],
     "groups": lambda x: [k for k, _ in itertools.groupby(x, key=lambda v: bool(v > 0))].count(True),
-    "map": lambda x: list(map(lambda v: bool(v > 0), x)).count(True),
+    "map": lambda x: list(map(is_up, x)).count(True),
     "reduce": lambda x: functools.reduce(lambda n, v: n + bool(v > 0), x, 0),
     "inside of a loop": lambda x: sum(sum([bool(v > c) for v in x]) * c for c in (0.5, 1.5)),
 }
