@@ -49,6 +49,18 @@ def test_a_block_ends_with_an_error():
     assert cr.config.backend == "auto"
 
 
+def test_a_number_of_threads_that_makes_no_sense_is_explained():
+    for value in (0, -1, 2.5, True, None):
+        with pytest.raises(
+            (TypeError, ValueError), match=r"1 is the calling thread alone; for all cores, os.cpu_count"
+        ):
+            cr.config.threads = value
+    assert cr.config.threads == 1
+    cr.config.threads = 5
+    assert cr.config.threads == 5
+    assert cr.compile(lambda x: x * 2)(3.0) == 6.0
+
+
 def test_a_function_can_be_decorated():
     @cr.config(backend="numpy")
     def f():
@@ -60,7 +72,9 @@ def test_a_function_can_be_decorated():
 @pytest.mark.parametrize(
     ("name", "value", "error"),
     [("backend", "fortran", ValueError), ("exact_math", 1, TypeError), ("exact_math", "yes", TypeError),
-     ("threads", 2, AttributeError), ("speed", 9, AttributeError)],
+     ("check_bounds", 1, TypeError), ("threads", 0, ValueError), ("threads", -1, ValueError),
+     ("threads", 2.5, TypeError), ("threads", True, TypeError), ("threads", "all", TypeError),
+     ("speed", 9, AttributeError)],
 )  # fmt: skip
 def test_a_value_that_makes_no_sense_is_refused(name, value, error):
     with pytest.raises(error, match=name):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
+CORES = "\n  to go on: 1 is the calling thread alone; for all cores, os.cpu_count()"
 BACKENDS = ("auto", "numpy", "native")
 
 
@@ -20,6 +21,7 @@ class Values(NamedTuple):
     backend: str = "auto"
     exact_math: bool = False
     check_bounds: bool = False
+    threads: int = 1
 
 
 _INSIDE: ContextVar[Values | None] = ContextVar("chainrule_config", default=None)
@@ -27,6 +29,8 @@ _INSIDE: ContextVar[Values | None] = ContextVar("chainrule_config", default=None
 
 class Config:
     """The switches of `chainrule.compile`. They are read when a program is built; what is built stays as it is.
+
+    `threads` is read at each call, since it changes nothing but the time.
 
     Attributes
     ----------
@@ -41,6 +45,9 @@ class Config:
     check_bounds : bool
         Let machine code check each address before it reads or writes there, and raise `chainrule.errors.BoundsError`
         for one that is not in the memory it is meant for: a fault of chainrule's own. It takes a little longer.
+    threads : int
+        How many threads a call of machine code may use for its long loops, the calling one among them. Results do not
+        depend on it. (What BLAS does with threads is BLAS's own setting.)
 
     Notes
     -----
@@ -54,7 +61,7 @@ class Config:
     ...     cr.config.backend
     'numpy'
     >>> cr.config
-    config(backend='auto', exact_math=False, check_bounds=False)
+    config(backend='auto', exact_math=False, check_bounds=False, threads=1)
     """
 
     __slots__ = ("_lock", "_values")
@@ -115,6 +122,10 @@ def replaced(values: Values, changes: dict) -> Values:
             raise ValueError(f"config.backend is one of {', '.join(map(repr, BACKENDS))}, not {value!r}")
         if name in ("exact_math", "check_bounds") and value.__class__ is not bool:
             raise TypeError(f"config.{name} is True or False, not {value!r}")
+        if name == "threads" and value.__class__ is not int:
+            raise TypeError(f"config.threads is a number of threads, an int from 1 on, not {value!r}{CORES}")
+        if name == "threads" and value < 1:
+            raise ValueError(f"config.threads is a number of threads, 1 or more, not {value!r}{CORES}")
     return values._replace(**changes)
 
 

@@ -15,6 +15,8 @@ from chainrule.program.ir import PYTHON, GuardFailed, Program, listing
 from chainrule.program.loops.ir import Loop, blocks_of
 from chainrule.program.native.builder import FAULT
 from chainrule.program.native.target import Code
+from chainrule.program.native.threads import run_blocks
+from chainrule.settings import config
 
 FULL, STRANGE, AS_PYTHON, NOT_FINITE = -1, -2, -3, -5
 LINE = 8  # doubles of a line of the cache, at which a frame begins
@@ -22,6 +24,7 @@ ROUNDS = 64  # for so many a stack has room at first
 LONG = 30_000  # kernels that compute more entries than these let other threads run: they take 50 microseconds or so
 HOLDING = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.py_object, ctypes.c_void_p)
 RELEASING = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.py_object, ctypes.c_void_p)  # lets go of the interpreter's lock
+RANGE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.py_object, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
 def work(equations: list) -> int:
@@ -80,16 +83,18 @@ class Runner:
         LLVM's text.
     """
 
-    __slots__ = ("checks", "code", "frames", "guards", "program", "run", "source")
+    __slots__ = ("checks", "code", "frames", "guards", "program", "run", "source", "stages")
 
     def __init__(self, program: Program, writer, code: Code, text: str) -> None:
         self.program, self.code, self.source, self.guards = program, code, text, writer.guards
         self.checks = writer.module.checks
         self.frames = Frames(writer.words, len(program.outputs), writer.stacks)
-        prototype = RELEASING if work(program.equations) > LONG else HOLDING
+        prototype = RELEASING if writer.stages or work(program.equations) > LONG else HOLDING
+        self.stages = [((RELEASING if n is None else RANGE)(code.address(name)), n) for name, n in writer.stages]
         space = {
             "np": np, "empty": np.empty, "pool": self.frames.pool, "new": self.frames.new, "failed": self.failed,
-            "kernel": prototype(code.address(writer.name)), "Sound": Sound,
+            "kernel": prototype(code.address(writer.name)), "config": config, "in_threads": self.in_threads,
+            "Sound": Sound,
         }  # fmt: skip
         source = caller(program, writer, space)
         exec(code_of(source, program.name), space)
@@ -104,6 +109,17 @@ class Runner:
     def bytes(self) -> int:
         """Memory that is kept between the calls."""
         return self.frames.bytes
+
+    def in_threads(self, points: tuple, frame: int, threads: int) -> int:
+        """Call the functions of the kernel one by one, the blocks of each in threads; return the first code not 0."""
+        for call, count in self.stages:
+            if count is None:
+                code = call(points, frame)
+            else:
+                code = run_blocks(call, points, frame, count, threads)
+            if code:
+                return code
+        return 0
 
     def failed(self, result: int, frame: tuple, points) -> list:
         """Do what a kernel that returned early asks for.
@@ -150,7 +166,11 @@ def caller(program: Program, writer, space: dict) -> str:
         space[f"shape{n}"], space[f"dtype{n}"] = s.shape, np.dtype(s.dtype)
         lines.append(f"    y{n} = empty(shape{n}{'' if s.dtype == np.dtype(float) else f', dtype{n}'})")
         given.append(f"y{n}")
-    lines.append(f"    code = kernel(({', '.join(given)},), frame[0])")
+    if writer.stages:
+        lines.append(f"    given, threads = ({', '.join(given)},), config.values.threads")
+        lines.append("    code = kernel(given, frame[0]) if threads == 1 else in_threads(given, frame[0], threads)")
+    else:
+        lines.append(f"    code = kernel(({', '.join(given)},), frame[0])")
     lines.append(f"    if code and code != {NOT_FINITE}: return failed(code, frame, points)")
     kinds = {kind for kind, _ in writer.results}
     if "number" in kinds:

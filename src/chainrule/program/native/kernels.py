@@ -5,8 +5,10 @@ where a place is used anew when what stands there is read no more. Small arrays 
 is memory with other strides.
 """
 
+import contextlib
 import math
 from collections import defaultdict
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -17,11 +19,12 @@ from chainrule.program.backend.numbers import function_of
 from chainrule.program.ir import PYTHON, Equation, Program, Symbol
 from chainrule.program.loops.ir import taken_from
 from chainrule.program.native import lanes, nests, products, target
-from chainrule.program.native.builder import SIZES, STORED, Builder, constant, type_of
+from chainrule.program.native.blocks import Blocks, Parts
+from chainrule.program.native.builder import SIZES, STORED, Builder, Value, constant, type_of
 from chainrule.program.native.lanes import Lanes, single
 from chainrule.program.native.nests_walk import Unfit
 from chainrule.program.native.rounds_large import Buffer, put_at, reads_after, writes_at
-from chainrule.program.native.scalars import FLOATS, NotLowered
+from chainrule.program.native.scalars import FLOATS, MAPS, NotLowered
 from chainrule.program.native.simpler import simpler
 from chainrule.program.native.straight import AS_PYTHON, CHUNK, LINE, NOT_FINITE, Straight, held_bytes
 from chainrule.program.native.values import MOST_ENTRIES, Entries, Memory, Number
@@ -202,6 +205,9 @@ class Arrays(Straight):
         """Write a cluster."""
         self.has_arrays = self.b.has_loops = True
         values = {s: self.operand(s) for s in c.reads}
+        if nests.is_long(c) and len(self.scopes) == 1:
+            self.nest_in_blocks(c, values)
+            return
         try:
             with self.module.noted(c.members[0]):
                 wrong = nests.write_nest(self.b, c, values, self.room, self.ends_in(c), self.note)
@@ -221,8 +227,12 @@ class Arrays(Straight):
 
     def note(self, b, truth) -> None:
         """Write down whether some entry of an output is not finite."""
-        at = self.at(self.strange)
-        b.store(b.binary("or", b.load("i64", at), b.cast("zext", truth, "i64")), at)
+        some, on = b.block("some"), b.block("on")
+        b.condition(truth, some, on)
+        b.start(some)
+        b.store(constant("i64", 1), self.at(self.strange))  # whoever writes, in whatever order, writes the same
+        b.branch(on)
+        b.start(on)
 
     def finish(self) -> str:
         """Write the end: if it is known of all arrays that are given out, whether all entries are finite."""
@@ -231,6 +241,73 @@ class Arrays(Straight):
         if self.knows and self.looked:
             self.leave(self.b.compare("ne", self.b.load("i64", self.at(self.strange)), constant("i64", 0)), NOT_FINITE)
         return super().finish()
+
+    def nest_in_blocks(self, c, values: dict) -> None:
+        """Write a cluster as a function that is run block by block."""
+        with self.blocks() as (before, blocks):
+            b = self.b
+            values = {s: self.brought(v) for s, v in values.items()}
+            try:
+                with self.module.noted(c.members[0]):
+                    memory, ends = lambda s: self.room_before(before, s), self.ends_in(c)
+                    wrong = nests.write_nest(b, c, values, memory, ends, self.note, blocks)
+            except Unfit as why:
+                raise NotLowered from why
+            for m in c.members:
+                s = m.output
+                if s in values and s not in c.reads and s not in self.values and values[s] is not None:
+                    self.values[s] = as_held(values[s], s)
+            self.looked |= c.looked
+            if wrong is not None:
+                self.leave(wrong, AS_PYTHON)
+        for parts in blocks.later:
+            self.join(parts)
+
+    @contextlib.contextmanager
+    def blocks(self) -> Iterator[tuple]:
+        """Write a function that is run block by block; yield the function before it, and its `Blocks`.
+
+        What is written within is the code of one block; what is written afterwards runs when all are done.
+        """
+        before = self.b
+        self.begin("i64")
+        b = self.b
+        b.has_loops = True
+        b.blocks = Blocks(b.arguments[2], self.room_of_parts)
+        yield before, b.blocks
+        self.begin()
+
+    def brought(self, held):
+        """Return an operand of a nest with its values for this function."""
+        if held.__class__ is Memory:
+            return self.local(held)
+        if held.__class__ is Number:
+            return Number(self.here(held.value), held.dtype)
+        return Entries([self.here(v) for v in held.values], held.shape, held.dtype)
+
+    def room_before(self, before: Builder, s) -> Memory:
+        """Return memory for a value, which is found once, in the function before this one."""
+        here, self.b = self.b, before
+        self.values[s] = self.room(s)
+        self.b = here
+        return self.local(self.values[s])
+
+    def room_of_parts(self, size: int, dtype) -> Memory:
+        """Return memory in the frame for what blocks compute parts of."""
+        kind = type_of(dtype)
+        words = -(-(size * SIZES[STORED.get(kind, kind)] + 7) // 8 // LINE) * LINE
+        return self.in_frame(self.place(words), (size,), dtype)
+
+    def join(self, parts: Parts) -> None:
+        """Put the parts of a result together."""
+        s = parts.s
+        few = s.size <= lanes.WIDEST
+        target_memory = self.room_of_parts(s.size, s.dtype) if few else self.room(s)
+        parts.join(self.b, target_memory, target.host().lanes)
+        if few:
+            self.values[s] = Lanes(lanes.load(self.b, target_memory, target_memory.positions()), s.shape, s.dtype)
+        else:
+            self.values[s] = target_memory
 
     def made(self, e, s):
         """Return the result of an equation."""
@@ -249,12 +326,16 @@ class Arrays(Straight):
         return any(self.values[x].__class__ is Memory and is_large(x) for x in xs) or (
             is_large(e.output) or products.work(products.terms_of(e), *xs) > UNROLLED)  # fmt: skip
 
-    def product(self, e, s) -> Memory:
+    def product(self, e, s):
         """Write a product."""
         self.has_arrays = True
         x, y = [self.memory_of(v) for v in e.inputs if v.__class__ is Symbol]
+        width = target.host().lanes * 8
+        cut = products.cut_of(e, x, y, Memory.of_rows(Value("ptr", "null"), s.shape, s.dtype), width)
+        if cut is not None and len(self.scopes) == 1:
+            return self.product_in_blocks(e, s, x, y, cut, width)
         out = self.room(s)
-        kind, width = out.type, target.host().lanes * 8
+        kind = out.type
         if self.module.checks is not None:  # addresses are checked where it is known what they are of
             products.multiply(self.b, e, x, y, out, lambda count: self.at(self.words_for(count, kind)), width)
             return out
@@ -264,6 +345,27 @@ class Arrays(Straight):
             self.shared[key] = self.shared_product(e, x, y, out, width)
         self.b.call(self.shared[key], "void", self.at(0), *ends)
         return out
+
+    def product_in_blocks(self, e, s, x: Memory, y: Memory, cut: products.Cut, width: int):
+        """Write a product as a function that is run block by block."""
+        with self.blocks() as (before, blocks):
+            b, kind = self.b, x.type
+            blocks.cut(b, cut.count, cut.rounds, cut.even)
+            x, y = self.local(x), self.local(y)
+            if cut.adds:
+                out = blocks.part(b, s, s.shape, MAPS[np.add])
+            else:
+                out = self.room_before(before, s)
+
+            def scratch(count: int) -> Value:  # each block has its own
+                size = -(-count * SIZES[kind] // 8)
+                start = self.at(self.place(size * blocks.count))
+                return b.offset("double", start, b.binary("mul", blocks.index, constant("i64", size)))
+
+            products.multiply_block(b, e, x, y, out, cut, blocks, scratch, width)
+        for parts in blocks.later:
+            self.join(parts)
+        return self.values[s]
 
     def words_for(self, count: int, kind: str) -> int:
         """Return a place in the frame for so many entries."""

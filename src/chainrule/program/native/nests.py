@@ -32,6 +32,7 @@ from chainrule.program.backend.numbers import function_of
 from chainrule.program.ir import Equation, Symbol
 from chainrule.program.loops.ir import taken_from
 from chainrule.program.native import target
+from chainrule.program.native.blocks import EVEN, WORK, Blocks, count_of
 from chainrule.program.native.builder import SIZES, STORED, Value, constant, type_of
 from chainrule.program.native.nests_alone import alone, shape_alone, write_alone
 from chainrule.program.native.nests_emit import Emit
@@ -400,8 +401,15 @@ def finished(equations, outputs) -> list:
 # -- code --------------------------------------------------------------------------------------------------------------
 
 
-def write_nest(b, cluster: Cluster, values: dict, memory, ends=(), strange=None) -> Value | None:
-    """Write the code of a cluster; see the module.
+def is_long(cluster: Cluster) -> bool:
+    """Tell whether a cluster is worth a function of its own, which is run block by block."""
+    return cluster.mode != ALONE and math.prod(cluster.loops) * len(cluster.members) >= WORK
+
+
+def write_nest(
+    b, cluster: Cluster, values: dict, memory, ends=(), strange=None, blocks: Blocks | None = None
+) -> Value | None:
+    """Write the code of a cluster; see the module. With `blocks`, the code of one of them.
 
     Raises
     ------
@@ -409,6 +417,8 @@ def write_nest(b, cluster: Cluster, values: dict, memory, ends=(), strange=None)
         Where there is none; nothing is written then.
     """
     kept = len(b.lines), len(b.allocas)
+    if blocks is not None:
+        blocks.whole()
     if cluster.mode == ALONE:
         [e] = cluster.members
         try:
@@ -422,13 +432,16 @@ def write_nest(b, cluster: Cluster, values: dict, memory, ends=(), strange=None)
     modes = MODES[MODES.index(cluster.mode) :]
     for mode in (*modes, *modes[:1]):  # at last in the first mode, with copies of what is no row
         try:
-            given = dict(values)
+            given, cut_into = dict(values), blocks
             if mode == "flat" and reason is not None:
                 given.update(copies(b, cluster, values, memory))
-            emit, held = written(b, cluster, mode, given, memory, ends, strange)
+                cut_into = None  # not each block is to make the copies
+            emit, held = written(b, cluster, mode, given, memory, ends, strange, cut_into)
         except Unfit as why:
             del b.lines[kept[0] :], b.allocas[kept[1] :]
             reason = why
+            if blocks is not None:
+                blocks.whole()
             continue
         values.update(held)
         return left(b, emit)
@@ -470,7 +483,7 @@ def left(b, emit) -> Value | None:
     return b.compare("ne", b.load("i64", emit.bad), constant("i64", 0))
 
 
-def written(b, cluster, mode, values, memory, ends=(), strange=None):
+def written(b, cluster, mode, values, memory, ends=(), strange=None, blocks=None):
     """Write a cluster in one of the modes; return (emit, how the outputs are held)."""
     roots = [m for m in cluster.members if m.output in cluster.outputs]
     late, makers, plan, loops, found = set(), {}, None, (), []
@@ -511,6 +524,9 @@ def written(b, cluster, mode, values, memory, ends=(), strange=None):
     emit.size = plan.count
     if plan.count > LONG:
         emit.order = plan.order
+    if blocks is not None:
+        cut(b, blocks, found, mode, loops, plan.count)
+        emit.blocks = blocks if blocks.count > 1 else None
     made = []
     for m, axes, _, is_late in found:
         added = adds_at(m) if is_late else None
@@ -541,6 +557,27 @@ def written(b, cluster, mode, values, memory, ends=(), strange=None):
     emit.write(body, begin, end)
     cluster.looked = {r.s for r in made if r.__class__ is Stored and r.strange is not None}
     return emit, {m.output: r.held() for m, r in zip(roots, made, strict=True)}
+
+
+def cut(b, blocks: Blocks, found: list, mode, loops: tuple, size: int) -> None:
+    """Cut the outermost loop into blocks, as far as these can run at the same time; `size` values are in a round."""
+    sums = 0
+    for m, axes, shape, is_late in found:
+        if not is_late:
+            continue
+        if adds_at(m) is not None:
+            return
+        reduced = folded(m)[0]
+        kept = [k for k, a in enumerate(axes) if mode != "flat" and a not in reduced]
+        if 0 not in kept:
+            sums += m.output.size
+        elif (kept != list(range(len(kept))) or len(kept) == len(loops)) and math.prod(
+            [n for a, n in enumerate(shape[: axes[0]]) if a not in reduced]
+        ) > 1:  # sums in memory, of which a block does not have neighbouring rows
+            return
+    if loops:
+        count = count_of(math.prod(loops) * size, loops[0], sums)
+        blocks.cut(b, count, loops[0], EVEN if len(loops) == 1 else 1)
 
 
 def flat_memory(held) -> bool:

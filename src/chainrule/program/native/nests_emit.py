@@ -57,6 +57,7 @@ class Emit(Walk):
         self.order = []  # entries in an order in which they can be written, if there are many
         self.size = 0  # how many values a round has
         self.stores = False  # whether a round only stores: then it may be made twice
+        self.blocks = None  # of the outermost loop, if threads may run them
         self.updates = []  # what a round writes and the next one reads: accumulators
 
     @contextlib.contextmanager
@@ -531,20 +532,47 @@ class Emit(Walk):
         parts.append(last)
         return first, parts
 
-    def loop(self, low, high, step, write):
-        """Write a loop; ``write(index)`` its body."""
+    def loop(self, low, high, step, write, blocks=None):
+        """Write a loop, or the part of it that is in a block; ``write(index, first index)`` its body."""
+        if blocks is None:
+            self.run(constant("i64", low), constant("i64", high), step, write)
+        else:
+            self.run(*blocks.within(self.b, low, high, step), step, write)
+
+    def run(self, first, last, step, write):
+        """Write a loop from one index up to another; of constants it has a round."""
         b = self.b
         head, after = b.block("loop"), b.block("after")
         counter = b.alloca("i64")
-        b.store(constant("i64", low), counter)
-        b.branch(head)
+        b.store(first, counter)
+        if first.is_constant and last.is_constant:
+            b.branch(head)
+        else:
+            b.condition(b.compare("slt", first, last), head, after)
         b.start(head)
         index = b.load("i64", counter)
-        write(index)
+        write(index, first)
         following = b.write("i64", f"add nuw nsw i64 {index.text}, {step}")
         b.store(following, counter)
-        b.condition(b.compare("ult", following, constant("i64", high)), head, after)
+        b.condition(b.compare("ult", following, last), head, after)
         b.start(after)
+
+    def once(self, index, blocks):
+        """Write a round of the innermost loop that is by itself; in blocks, for the one that has it."""
+        self.alone(index, blocks, lambda: self.round_of(constant("i64", index)))
+
+    def alone(self, index, blocks, write):
+        """Write a round that is by itself."""
+        b = self.b
+        if blocks is None:
+            write()
+            return
+        mine, others = b.block("mine"), b.block("others")
+        b.condition(blocks.has(b, index), mine, others)
+        b.start(mine)
+        write()
+        b.branch(others)
+        b.start(others)
 
     def outer(self, k, low, high):
         """Write a piece of a loop that has loops inside."""
@@ -563,10 +591,11 @@ class Emit(Walk):
                 b.lines += part
             b.lines += self.post[k + 1]
 
+        blocks = self.blocks if k == 0 else None
         if high - low == 1:
-            round_of(constant("i64", low))
+            self.alone(low, blocks, lambda: round_of(constant("i64", low)))
         else:
-            self.loop(low, high, 1, round_of)
+            self.loop(low, high, 1, lambda index, _: round_of(index), blocks)
 
     def round_of(self, *indices):
         """Write a round of the innermost loop; or several, their instructions taken in turns.
@@ -598,16 +627,16 @@ class Emit(Walk):
 
     def inner(self, low, high):
         """Write a piece of the innermost loop: vectors, and the rest."""
-        b = self.b
+        b, blocks = self.b, self.blocks if self.depth == 1 else None
         if high - low == 1:
             self.lanes = self.live = 1
-            self.round_of(constant("i64", low))
+            self.once(low, blocks)
             self.lanes = self.live = self.most
             return
         lanes = self.most
         full = low + (high - low) // lanes * lanes
         rounds = (full - low) // lanes
-        if self.stores and rounds and full < high:
+        if self.stores and blocks is None and rounds and full < high:
             turns = self.turns(rounds)
             if turns > 1:
                 first, low = low, low + rounds // turns * turns * lanes
@@ -615,26 +644,26 @@ class Emit(Walk):
             self.overlapping(low, high - lanes)
             return
         if rounds == 1:
-            self.round_of(constant("i64", low))
+            self.once(low, blocks)
         elif rounds > 1:
             emptied = self.flushes() if rounds > 2 * BLOCK else []
             turns = self.turns(rounds)
             step = turns * lanes
             first = low + rounds % turns * lanes
             if first - low > lanes:
-                self.loop(low, first, lanes, self.round_of)
+                self.loop(low, first, lanes, lambda index, _: self.round_of(index), blocks)
             elif first > low:
-                self.round_of(constant("i64", low))
+                self.once(low, blocks)
             low = first
 
             write = self.in_turns(turns)
 
-            def with_blocks(index):
+            def with_flushes(index, start):
                 write(index)
                 if not emptied:
                     return
                 now, on = b.block("flush"), b.block("on")
-                done = b.binary("sub", index, constant("i64", low - step))
+                done = b.binary("add", b.binary("sub", index, start), constant("i64", step))
                 rest = b.binary("urem", done, constant("i64", BLOCK * lanes))
                 b.condition(b.compare("eq", rest, constant("i64", 0)), now, on)
                 b.start(now)
@@ -643,16 +672,16 @@ class Emit(Walk):
                 b.branch(on)
                 b.start(on)
 
-            self.loop(low, full, step, with_blocks)
+            self.loop(low, full, step, with_flushes, blocks)
         if full < high:
             self.live = high - full
-            self.round_of(constant("i64", full))
+            self.once(full, blocks)
             self.live = lanes
 
     def in_turns(self, turns):
         """Return how so many rounds are written."""
 
-        def write(index):
+        def write(index, _=None):
             later = [self.b.binary("add", index, constant("i64", k * self.lanes)) for k in range(1, turns)]
             self.round_of(index, *later)
 

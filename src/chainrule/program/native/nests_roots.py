@@ -56,12 +56,16 @@ class Total:
         self.level = max(kept, default=-1) + 1
         self.inside = self.level < emit.depth  # accumulators are lanes
         self.partial = kept != list(range(self.level)) or not self.inside  # results of a round are added in memory
+        self.apart = emit.blocks is not None and 0 not in kept  # each block has a part of the result
         truths = self.base in (np.logical_or, np.logical_and)
         self.kind = "i1" if truths else type_of(self.s.dtype)
         self.start = constant(self.kind, START[self.base])
         self.combinations = list(itertools.product(*[
             range(shape[a]) for a in range(len(shape)) if a not in axes and a not in loop_axes]))  # fmt: skip
         self.results = {}
+        # of a result in memory that blocks have rows of: how many rows there are
+        self.rows = self.lengths[0] if emit.blocks is not None and not self.apart else None
+        self.divisor = self.count if self.fun is np.mean else None
 
     def position(self, combination, reduced):
         """Return a position in the operand."""
@@ -101,11 +105,14 @@ class Total:
                         kind = with_lanes(self.kind, lanes)
                         group[c] = b.alloca(STORED.get(kind, kind) if lanes == 1 else memory_kind(kind))
                         b.store(splat(self.start, lanes) if lanes > 1 else self.start, group[c], 8)
-        if level == 0 and (self.partial or self.level):
+        if level == 0 and self.apart:
+            shape = self.s.shape if self.partial or self.level else (len(self.combinations),)
+            self.target = w.blocks.part(b, self.s, shape, MAPS[self.base], self.divisor)
+        elif level == 0 and (self.partial or self.level):
             self.target = w.memory(self.s)
         if level == 0 and self.partial:
             sweep(w, self.target, lambda pointer, lanes: b.store(
-                splat(self.start, lanes) if lanes > 1 else self.start, pointer))  # fmt: skip
+                splat(self.start, lanes) if lanes > 1 else self.start, pointer), rows=self.rows)  # fmt: skip
 
     def add(self):
         """Write a round."""
@@ -185,12 +192,14 @@ class Total:
                     x = how(b, low, high)
                     half //= 2
                 x = how(b, x, b.load(self.kind, self.singles[c], 8))
-                if self.fun is np.mean and not self.partial:
+                if self.divisor and not self.partial and not self.apart:
                     x = b.binary("fdiv", x, constant(self.kind, self.count))
                 self.results[c] = x
                 if self.level:
                     self.store_row_result(c, x)
-        if self.partial and level == 0 and self.fun is np.mean:
+                elif self.apart and not self.partial:
+                    b.store(x, b.offset(self.kind, self.target.pointer, self.combinations.index(c)))
+        if self.partial and level == 0 and self.divisor and not self.apart:
             count = constant(self.kind, self.count)
 
             def divide(pointer, lanes):
@@ -198,7 +207,7 @@ class Total:
                 by = splat(count, lanes) if lanes > 1 else count
                 b.store(b.binary("fdiv", b.load(kind, pointer), by), pointer)
 
-            sweep(w, self.target, divide, after=True)
+            sweep(w, self.target, divide, after=True, rows=self.rows)
 
     def store_row_result(self, c, x):
         """Store the result of a row."""
@@ -218,7 +227,9 @@ class Total:
         b.store(x, here)
 
     def held(self):
-        """Return how the result is held, if it is not in memory."""
+        """Return how the result is held; of one that blocks have parts of, nothing."""
+        if self.apart:
+            return None
         if self.partial or self.level:
             return self.target
         return Lanes([(self.results[c], -1) for c in self.combinations], self.s.shape, self.s.dtype)
@@ -229,17 +240,28 @@ def memory_kind(kind):
     return with_lanes(STORED.get(element_of(kind), element_of(kind)), lanes_of(kind))
 
 
-def sweep(w, memory, write, after=False):
-    """Write a loop over all entries of memory without gaps: ``write(pointer, lanes)``."""
+def sweep(w, memory, write, after=False, rows=None):
+    """Write a loop over all entries of memory without gaps: ``write(pointer, lanes)``.
+
+    In blocks, with the number of `rows`, it is over those rows that the block at hand has.
+    """
     b = w.b
     if not memory.is_rows:
         raise Unfit("sums in strided memory")
     with contextlib.nullcontext() if after else w.at(0):
         size, lanes = memory.size, w.most
         start = b.offset(memory.type, memory.pointer, memory.offset)
+        if rows is not None:
+            first, last = w.blocks.within(b, 0, rows, 1)
+            first, last = w.times(first, size // rows), w.times(last, size // rows)
+            rest = b.binary("srem", b.binary("sub", last, first), constant("i64", lanes))
+            full = b.binary("sub", last, rest)
+            w.run(first, full, lanes, lambda index, _: write(b.offset(memory.type, start, index), lanes))
+            w.run(full, last, 1, lambda index, _: write(b.offset(memory.type, start, index), 1))
+            return
         full = size // lanes * lanes
         if full:
-            w.loop(0, full, lanes, lambda index: write(b.offset(memory.type, start, index), lanes))
+            w.loop(0, full, lanes, lambda index, _: write(b.offset(memory.type, start, index), lanes))
         for n in range(full, size):
             write(b.offset(memory.type, start, n), 1)
 

@@ -15,11 +15,13 @@ import ctypes
 import functools
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from chainrule.program.ir import PYTHON, Equation, Symbol
+from chainrule.program.native.blocks import Blocks, count_of
 from chainrule.program.native.builder import SIZES, Builder, Value, constant, lanes_of, with_lanes
 from chainrule.program.native.values import Memory
 from chainrule.rules.einsum import einsum2
@@ -34,6 +36,11 @@ SCRATCH = 4096  # and where there is none
 FAR, WIDE = 1 << 17, 128  # matrices by columns of more entries, with more rows, are multiplied by BLAS
 NARROW = 24  # rows and columns that are too few for the copy of an operand
 SMALL_OPERAND, SMALL_WORK = 1 << 16, 1 << 22  # measured: our loops do 50 GFLOP/s there, BLAS 40
+
+HEAVY, LIGHT = 1 << 20, 1 << 16  # products of two numbers in a block: of matrices; of a matrix and a vector
+MANY = 8  # matrices of a stack that is rather cut than each of them
+EVEN = 16  # rows or columns of which a block has a multiple
+MUCH = 4  # how much longer a sum is than any axis of the result, if it is cut
 
 
 # -- which letters ---------------------------------------------------------------------------------------------
@@ -318,11 +325,78 @@ def product(b, terms, x, y, out, scratch=None, width=64) -> None:
     Writer(b, kind, scratch, width).write(total, pointers)
 
 
+@dataclass(slots=True)
+class Cut:
+    """How a product is cut into blocks: along which axis of a `Sum`, of so many, with lengths that are even."""
+
+    letters: str  # batch, rows, columns or inner
+    place: int  # among these
+    rounds: int
+    count: int
+    even: int
+
+    @property
+    def adds(self) -> bool:
+        """Tell whether the blocks' results are parts that are to be added up."""
+        return self.letters == "inner"
+
+
+def cut_of(e: Equation, x: Memory, y: Memory, out: Memory, width: int = 64) -> Cut | None:
+    """Return how a product is cut into blocks; None if it is short, or BLAS's."""
+    total = Sum.of(terms_of(e), x, y, out)
+    axes = [(a.count, name, k) for name in ("batch", "rows", "columns") for k, a in enumerate(getattr(total, name))]
+    if 0 in (x.size, y.size, out.size) or len(total.inner) > 1:
+        return None
+    if Writer(None, out.type, None, width).calls_blas(total):
+        return None
+    work = math.prod([a.count for a in (*total.batch, *total.rows, *total.columns, *total.inner)])
+    least = HEAVY if total.rows and total.columns and total.inner else LIGHT
+    longest = max([a for a in axes if a[0] >= MANY and a[1] == "batch"] or axes, default=(1, "", 0))
+    inner = total.inner[0].count if total.inner else 1
+    if inner > MUCH * longest[0]:
+        found = Cut("inner", 0, inner, count_of(work, inner // BLOCK, out.size, least), BLOCK)
+    else:
+        even = 1 if longest[1] == "batch" else EVEN
+        found = Cut(longest[1], longest[2], longest[0], count_of(work, longest[0] // even, 1, least), even)
+    return found if found.count > 1 else None
+
+
+def multiply_block(b: Builder, e: Equation, x, y, out, cut: Cut, blocks: Blocks, scratch, width: int) -> None:
+    """Write one block of a product; of a cut through what is summed over, `out` is memory for this block's part."""
+    kind = out.type
+    total = Sum.of(terms_of(e), x, y, out)
+    axis = getattr(total, cut.letters)[cut.place]
+    pointers = []
+    for array, stride in zip((x, y, out), (axis.x, axis.y, axis.out), strict=True):
+        first = b.offset(kind, array.pointer, array.offset)
+        pointers.append(moved(b, kind, first, blocks.low, stride) if stride else first)
+
+    def part(count: int) -> None:
+        axes = list(getattr(total, cut.letters))
+        axes[cut.place] = replace(axis, count=count)
+        writer = Writer(b, kind, scratch, width)
+        writer.blas = False  # what is cut is not BLAS's, nor are its parts
+        writer.write(replace(total, **{cut.letters: axes}), list(pointers))
+
+    rest = cut.rounds - (blocks.count - 1) * blocks.length
+    if rest == blocks.length:
+        part(rest)
+        return
+    last, others, done = b.block("last"), b.block("others"), b.block("done")
+    b.condition(b.compare("eq", blocks.index, number(blocks.count - 1)), last, others)
+    for label, count in ((last, rest), (others, blocks.length)):
+        b.start(label)
+        part(count)
+        b.branch(done)
+    b.start(done)
+
+
 class Writer:
     """Writes the code of one product."""
 
-    def __init__(self, b: Builder, kind: str, scratch, width: int) -> None:
-        self.b, self.kind, self.scratch = b, kind, scratch
+    def __init__(self, b: Builder | None, kind: str, scratch, width: int) -> None:
+        self.b: Any = b
+        self.kind, self.scratch = kind, scratch
         self.lanes = width // (8 if kind == "double" else 4)
         self.blas = has_blas("d" if kind == "double" else "f")
         self.letter = "d" if kind == "double" else "s"
@@ -343,10 +417,7 @@ class Writer:
                 if self.scattered(total, which):
                     self.copied(total, which, pointers)
             total = self.joined(total)
-        rows, row = split(total.rows, "x", "out")
-        columns, column = split(total.columns, "y", "out")
-        row, column = row or Axis(1, 0, None, 0), column or Axis(1, None, 0, 0)
-        inner = total.inner[0] if total.inner else Axis(1, 0, 0, None)
+        rows, columns, row, column, inner = matrix_of(total)
         outside = [*total.batch, *rows, *columns]
         if total.batch and not rows and not columns and row.count == column.count == inner.count == 1:
             outside, row = total.batch[:-1], total.batch[-1]  # a product entry by entry
@@ -398,10 +469,32 @@ class Writer:
             self.dot(inner, pointers)
         elif n == 1 or m == 1:
             self.vector(row, column, inner, pointers)
-        elif not self.blas or (self.is_small(m, k, n) and not self.is_narrow(row, column, k)):
-            self.small(row, column, inner, pointers)
-        else:
+        elif self.by_gemm(row, column, k):
             self.large(row, column, inner, pointers)
+        else:
+            self.small(row, column, inner, pointers)
+
+    def calls_blas(self, total: Sum) -> bool:
+        """Tell whether the code of a product with one inner axis calls BLAS."""
+        _, _, row, column, inner = matrix_of(total)
+        m, k, n = row.count, inner.count, column.count
+        if k == 1 or m == n == 1:
+            return False
+        if m == 1:
+            row, column, _ = flipped(row, column, [None] * 3)
+            inner = Axis(k, inner.y, inner.x, None)
+        return self.by_gemv(row, inner) if 1 in (m, n) else self.by_gemm(row, column, k)
+
+    def by_gemm(self, row: Axis, column: Axis, k: int) -> bool:
+        """Tell whether BLAS multiplies two matrices."""
+        small = self.is_small(row.count, k, column.count) and not self.is_narrow(row, column, k)
+        return self.blas and not small
+
+    def by_gemv(self, row: Axis, inner: Axis) -> bool:
+        """Tell whether BLAS multiplies a matrix and a vector."""
+        m, k = row.count, inner.count
+        known = leading(row, inner, "x") is not None and inner.y is not None and inner.y > 0 and row.out > 0
+        return self.blas and known and m * k > FAR and m > WIDE and row.x == 1
 
     def is_small(self, m: int, k: int, n: int) -> bool:
         """Tell whether our own loops are faster than BLAS: while an operand stays in the second cache."""
@@ -649,10 +742,8 @@ class Writer:
             row, column, pointers = flipped(row, column, pointers)
             inner = Axis(inner.count, inner.y, inner.x, None)
         m, k = row.count, inner.count
-        known = leading(row, inner, "x")
-        steps = inner.y is not None and inner.y > 0 and row.out > 0
-        if self.blas and known is not None and steps and m * k > FAR and m > WIDE and row.x == 1:
-            flag, ld = known  # row-major matrices are transposed ones to BLAS
+        if self.by_gemv(row, inner):
+            flag, ld = leading(row, inner, "x")  # row-major matrices are transposed ones to BLAS
             sizes = (k, m) if flag == "T" else (m, k)
             self.checked(pointers, reach("x", row, inner), reach("y", inner), reach("out", row))
             self.call("gemv", flag, *sizes, 1.0, pointers[0], ld, pointers[1], inner.y, 0.0, pointers[2], row.out)
@@ -712,6 +803,14 @@ class Writer:
 def reach(name: str, *axes: Axis) -> int:
     """Return how many entries of an operand lie between its first and its last one, with these two."""
     return sum([(a.count - 1) * getattr(a, name) for a in axes]) + 1
+
+
+def matrix_of(total: Sum) -> tuple:
+    """Return the axes of rows and of columns that are looped over, and the row, column and inner axis of a matrix."""
+    rows, row = split(total.rows, "x", "out")
+    columns, column = split(total.columns, "y", "out")
+    inner = total.inner[0] if total.inner else Axis(1, 0, 0, None)
+    return rows, columns, row or Axis(1, 0, None, 0), column or Axis(1, None, 0, 0), inner
 
 
 def split(axes: list, *names: str) -> tuple:

@@ -63,6 +63,7 @@ class Straight:
         self.slots: dict[str, int] = {}  # name of a value -> its place in the frame
         self.stacks: list[int] = []  # places in the frame of the address and the room of each stack that may grow
         self.chunks: list[Builder] = []
+        self.stages: list[tuple] = []  # functions to call if there are blocks: (name, how many blocks or None)
         self.inputs = [*program.inputs, *program.constants]
         self.results: list[tuple] = []  # of each output: see `output`
         self.arrays: list[Symbol] = []  # the outputs that are arrays
@@ -73,12 +74,13 @@ class Straight:
 
     # -- functions ---------------------------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Begin the next function."""
+    def begin(self, *more: str) -> None:
+        """Begin the next function; it may have more arguments than the points and the frame."""
         k = len(self.chunks)
-        self.b = Builder(self.module, f"{self.name}_{k}", "i32", ["ptr", "ptr"], "internal noinline nounwind")
+        kinds = ["ptr", "ptr", *more]
+        self.b = Builder(self.module, f"{self.name}_{k}", "i32", kinds, "internal noinline nounwind")
         self.b.prefix = self.prefix = f"%k{k}v"
-        self.b.tail, self.b.has_loops = [], False
+        self.b.tail, self.b.has_loops, self.b.blocks = [], False, None
         self.chunks.append(self.b)
         self.scopes = [{}]
 
@@ -146,9 +148,14 @@ class Straight:
             words = [w for w in self.chunks[0].attributes.split() if w not in ("internal", "noinline")]
             self.chunks[0].name, self.chunks[0].attributes = self.name, " ".join(words)
             return self.module.text()
+        calls = [(c.name, ()) if c.blocks is None else over_blocks(self.module, c) for c in self.chunks]
+        if any(more for _, more in calls):  # the driver may call them one by one
+            self.stages = [(name, int(more[1].text) if more else None) for name, more in calls]
+            for b in self.chunks:
+                b.attributes = b.attributes.removeprefix("internal ")
         b = Builder(self.module, self.name, "i32", ["ptr", "ptr"], "nounwind noinline optnone" if long else "nounwind")
-        for chunk in self.chunks:
-            code = b.call(chunk.name, "i32", *b.arguments)
+        for name, more in calls:
+            code = b.call(name, "i32", *b.arguments, *more)
             done, failed = b.block("done"), b.block("failed")
             b.condition(b.compare("eq", code, constant("i32", 0)), done, failed)
             b.start(failed)
@@ -502,6 +509,28 @@ class Straight:
                 x = x.view(np.int64 if bits == "i64" else np.int32)
             apart.append(b.compare("ne", value, constant(value.type, x)))
         return lanes.tree(b, apart, lambda b, p, q: b.binary("or", p, q))
+
+
+def over_blocks(module: Module, chunk: Builder) -> tuple:
+    """Write the function that runs the blocks from one number up to another; return (its name, both for all)."""
+    b = Builder(module, f"{chunk.name}_blocks", "i32", ["ptr", "ptr", "i64", "i64"], "nounwind")
+    points, frame, first, last = b.arguments
+    loop, more, done, failed = map(b.block, ("loop", "more", "done", "failed"))
+    b.condition(b.compare("slt", first, last), loop, done)
+    b.start(loop)
+    index = b.phi("i64")
+    code = b.call(chunk.name, "i32", points, frame, index.value)
+    following = b.binary("add", index.value, constant("i64", 1))
+    index.add(first, "entry")
+    index.add(following, more)
+    b.condition(b.compare("eq", code, constant("i32", 0)), more, failed)
+    b.start(more)
+    b.condition(b.compare("slt", following, last), loop, done)
+    b.start(failed)
+    b.ret(code)
+    b.start(done)
+    b.ret(constant("i32", 0))
+    return b.name, (constant("i64", 0), constant("i64", chunk.blocks.count))
 
 
 def held_bytes(s: Symbol) -> int:
