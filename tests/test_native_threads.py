@@ -11,6 +11,7 @@ import chainrule as cr
 
 pytest.importorskip("llvmlite")
 
+from chainrule.program.arguments import Sound
 from chainrule.program.ir import interpret
 from chainrule.program.native import blocks, mixed, nests, products, threads
 from chainrule.program.passes import optimise
@@ -128,6 +129,19 @@ def test_gathers_and_scatters(small):
 
     same_bits(f, x, where)
     same_bits(cr.grad(lambda x: np.sum(np.sin(x[where]) * x[where])), x)
+
+
+def test_each_block_tells_whether_its_results_are_finite(small):
+    _, runner = built(lambda x: np.exp(x) * 2, np.zeros(9001))
+    for n in COUNTS:
+        with cr.config(threads=n):
+            assert isinstance(runner([np.zeros(9001)]), Sound)
+            for k in (0, 17, 4096, 9000):
+                x = np.zeros(9001)
+                x[k] = 1e6
+                found = runner([x])
+                assert not isinstance(found, Sound)
+                np.testing.assert_array_equal(np.isinf(found[0]), x > 0)
 
 
 def test_sums_that_others_read(small):
