@@ -51,3 +51,22 @@ def test_writing_to_a_result_changes_the_argument_where_it_does_in_numpy(sample)
         np.testing.assert_array_equal(cr.vmap(f)(np.stack([x, x * 1.01 + 0.003])), want)
         np.testing.assert_array_equal(cr.jvp(f, (x,), (x,))[0], want[0])
         np.testing.assert_array_equal(cr.vjp(f, x)[0], want[0])
+
+
+@pytest.mark.parametrize("make", [
+    lambda x: np.sin(x[:2, None] * x),  # the batch ends up between the axes
+    lambda x: np.sin(np.outer(x, x).T),
+    lambda x: np.stack([x, 2 * x], axis=1).T,
+    lambda x: np.multiply.outer(x, x)[:, ::-1],
+])  # fmt: skip
+@pytest.mark.parametrize("in_axes", [0, 1])
+def test_ravel_of_what_a_run_made_is_a_view_where_it_is_one_in_a_single_run(make, in_axes):
+    def f(x):
+        y = make(x)
+        flat = np.ravel(y)[1:]
+        flat[0] *= 7.0
+        return y
+
+    batch = np.random.default_rng(4).normal(size=(5, 3))
+    want = np.stack([f(x) for x in batch])
+    np.testing.assert_allclose(cr.vmap(f, in_axes=in_axes)(batch if in_axes == 0 else batch.T.copy()), want, rtol=1e-15)

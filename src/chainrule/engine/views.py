@@ -137,6 +137,8 @@ def shows_in_one_run(x, rule, params):
         if not len(one):
             return False
         one = one[0]
+    if getattr(x, "base", None) is None:  # what one run makes anew has no gaps
+        one = np.empty_like(one)
     part = rule.apply((one,), params)
     return part.__class__ is np.ndarray and part.base is not None and np.may_share_memory(part, one)
 
