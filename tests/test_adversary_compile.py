@@ -360,3 +360,90 @@ def test_what_a_comprehension_collects_may_depend_on_the_way_that_rounds_took(na
         for x in [*rng.normal(size=(5, n)), np.ones(n), -np.ones(n)]:
             np.testing.assert_allclose(value(x), f(x) * np.sum(x), rtol=1e-12, atol=1e-14)
             np.testing.assert_array_equal(gradient(x), np.full(n, f(x)))
+
+
+def collector(make=list):
+    hits = make()
+
+    def hit(v):
+        if v > 0:
+            hits.append(1)
+        return len(hits)
+
+    return hit
+
+
+class Collector:
+    def __init__(self):
+        self.n = 0
+
+    def add(self, v):
+        if v > 0:
+            self.n += 1
+        return self.n
+
+
+def counted(f):
+    calls = []
+
+    def wrapped(v):
+        if v > 0:
+            calls.append(1)
+        return f(v)
+
+    wrapped.calls = calls
+    return wrapped
+
+
+def default(v, hits=None):
+    if v > 0:
+        hits.append(1)
+    return len(hits)
+
+
+def new_default():
+    return type(default)(default.__code__, globals(), "default", ([],))
+
+
+def repeated(make, x):
+    call = make()
+    for v in x:
+        n = call(v)
+    return n
+
+
+def in_attribute(x):
+    holder = SimpleNamespace(call=collector())
+    for v in x:
+        n = holder.call(v)
+    return n
+
+
+def by_decorator(x):
+    call = counted(lambda v: v)
+    for v in x:
+        call(v)
+    return len(call.calls)
+
+
+KEPT = {
+    "closure": lambda x: repeated(collector, x),
+    "bounded closure": lambda x: repeated(lambda: collector(lambda: deque(maxlen=2)), x),
+    "method": lambda x: repeated(lambda: Collector().add, x),
+    "partial call": lambda x: repeated(lambda: functools.partial(default, hits=[]), x),
+    "default": lambda x: repeated(new_default, x),
+    "attribute": in_attribute,
+    "decorator": by_decorator,
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_the_functions_called_in_a_loop_keep_may_depend_on_the_way_that_rounds_took(name):
+    f = KEPT[name]
+    value = cr.compile(lambda x: f(x) * np.sum(x))
+    gradient = cr.compile(cr.grad(lambda x: f(x) * np.sum(x)))
+    rng = np.random.default_rng(0)
+    for n in (4, 7):
+        for x in [*rng.normal(size=(6, n)), np.ones(n), -np.ones(n)]:
+            np.testing.assert_allclose(value(x), f(x) * np.sum(x), rtol=1e-12, atol=1e-14)
+            np.testing.assert_array_equal(gradient(x), np.full(n, f(x)))

@@ -28,6 +28,7 @@ CHANGEABLE = (  # in ways that can't be seen
 )  # fmt: skip
 NOT_USERS = frozenset({"chainrule", "numpy", "scipy", *sys.stdlib_module_names})
 RANDOM = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
+CALLED = types.FunctionType | types.MethodType | functools.partial
 MOST = 200  # values that are looked at in one set of local variables
 
 
@@ -121,8 +122,33 @@ def looked_at(variables, recording):
             plain[path] = type(v), id(v)
             if id(v) not in seen:
                 seen[id(v)] = v
-                stack += [((*path, name), part) for name, part in attributes(v)]
+                inside = held(v, variables) if isinstance(v, CALLED) else attributes(v)
+                stack += [((*path, name), part) for name, part in inside]
     return symbols, plain
+
+
+def held(f, variables):
+    """Return (name, value) of what a function, method or partial call of the user's keeps, and may change.
+
+    Variables of the loop's own function that it closes over are looked at as such.
+    """
+    if isinstance(f, types.MethodType):
+        return [("__self__", f.__self__), ("__func__", f.__func__)]
+    if isinstance(f, functools.partial):
+        return [("func", f.func), ("args", f.args), ("keywords", f.keywords)]
+    root = (f.__module__ or "").partition(".")[0]
+    if root != "__main__" and root in NOT_USERS:
+        return []
+    found = [(n, getattr(f, n)) for n in ("__defaults__", "__kwdefaults__") if getattr(f, n)]
+    found += list(f.__dict__.items())
+    for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
+        try:
+            v = cell.cell_contents
+        except ValueError:  # not set yet
+            continue
+        if name not in variables or variables[name] is not v:
+            found.append((name, v))
+    return found
 
 
 def attributes(v):
