@@ -408,15 +408,15 @@ def new_default():
 def repeated(make, x):
     call = make()
     for v in x:
-        n = call(v)
-    return n
+        call(v)
+    return call(-1)
 
 
 def in_attribute(x):
     holder = SimpleNamespace(call=collector())
     for v in x:
-        n = holder.call(v)
-    return n
+        holder.call(v)
+    return holder.call(-1)
 
 
 def by_decorator(x):
