@@ -15,7 +15,7 @@ from chainrule.program.native.builder import Builder, Value, constant, with_lane
 from chainrule.program.native.values import Memory
 
 MOST = 64  # blocks
-WORK = 1 << 18  # values that a block of a nest computes at least: 40 microseconds or so
+WORK = 1 << 19  # values that a block of a nest computes at least: 20 to 100 microseconds
 SHARE = 16  # the sums of all blocks have at most one entry for so many that are read
 EVEN = 512  # rounds of which a block of single entries has a multiple
 

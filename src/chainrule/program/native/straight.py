@@ -149,7 +149,7 @@ class Straight:
             self.chunks[0].name, self.chunks[0].attributes = self.name, " ".join(words)
             return self.module.text()
         calls = [(c.name, ()) if c.blocks is None else over_blocks(self.module, c) for c in self.chunks]
-        if any(more for _, more in calls):  # the driver may call them one by one
+        if any(c.blocks is not None and c.blocks.count > 1 for c in self.chunks):  # the driver may call them one by one
             self.stages = [(name, int(more[1].text) if more else None) for name, more in calls]
             for b in self.chunks:
                 b.attributes = b.attributes.removeprefix("internal ")
