@@ -426,7 +426,33 @@ def by_decorator(x):
     return len(call.calls)
 
 
+def in_class(x):
+    class Hits:
+        n = 0
+
+    for v in x:
+        if v > 0:
+            Hits.n += 1
+    return Hits.n
+
+
+def in_class_of_object(x):
+    class Hits:
+        n = 0
+
+        def hit(self, v):
+            if v > 0:
+                Hits.n += 1
+
+    hits = Hits()
+    for v in x:
+        hits.hit(v)
+    return hits.n
+
+
 KEPT = {
+    "class": in_class,
+    "class of an object": in_class_of_object,
     "closure": lambda x: repeated(collector, x),
     "bounded closure": lambda x: repeated(lambda: collector(lambda: deque(maxlen=2)), x),
     "method": lambda x: repeated(lambda: Collector().add, x),

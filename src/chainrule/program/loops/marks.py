@@ -152,13 +152,17 @@ def held(f, variables):
 
 
 def attributes(v):
-    """Return (name, value) of the attributes of an object of a user's class, which its methods may set."""
-    kind = type(v)
+    """Return (name, value) of the attributes of an object of a user's class, or of the class, which code may set."""
+    kind = v if isinstance(v, type) else type(v)
     root = getattr(kind, "__module__", "").partition(".")[0]
     if kind is not types.SimpleNamespace and root != "__main__" and root in NOT_USERS:
         return []
-    found = list(getattr(v, "__dict__", {}).items())
+    found = [] if kind is v else list(getattr(v, "__dict__", {}).items())
     for base in kind.__mro__:
+        if base.__module__.partition(".")[0] not in NOT_USERS or base.__module__ == "__main__":
+            found += [(n, x) for n, x in vars(base).items() if not n.startswith("__") and not callable(x)]
+        if kind is v:
+            continue
         slots = base.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
             if name.startswith("__") and not name.endswith("__"):
