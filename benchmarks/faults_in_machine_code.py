@@ -5,8 +5,10 @@ instead. They are what is written wrong in such code: the rest behind the last f
 operand, which lane, which round, which of two ways, memory that is used anew too early, rules for NaN and for signs.
 """
 
+import contextlib
+
 import numpy as np
-from planting import FAULTS, edited, replaced
+from planting import FAULTS, edited, marked, replaced
 
 from chainrule.program.native import nests_alone, nests_roots, reductions, scalars
 
@@ -170,3 +172,27 @@ def planted(name):
 
 
 FAULTS["native"].update({name.replace(" ", "_"): planted(name) for name in [*EDITED, *REPLACED]})
+
+
+@contextlib.contextmanager
+def surveyed(reached):
+    """Note in a set which of the places that faults are planted at a program reaches; nothing is planted."""
+    with contextlib.ExitStack() as stack:
+        places = {}
+        for name, (where, old, _) in EDITED.items():
+            places.setdefault(where, []).append((name, old))
+        for where, faults in places.items():
+            module, function = where.split(" ")
+            marks = [(old, noting(name.replace(" ", "_"), reached)) for name, old in faults]
+            stack.enter_context(marked(f"chainrule.program.native.{module}", function, marks))
+        yield
+
+
+def noting(name, reached):
+    """Return a function that notes a name."""
+
+    def note():
+        reached.add(name)
+
+    note.__name__ = name
+    return note

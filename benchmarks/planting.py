@@ -34,15 +34,58 @@ def edited(module, name, old, new):
 
     The function stays the same object, so that all who have it run the other code.
     """
+    function, source = found(module, name, old)
+    with recoded(function, ast.parse(source.replace(old, new))):
+        yield
+
+
+@contextlib.contextmanager
+def marked(module, name, marks):
+    """Call functions where statements of a function begin: those that pieces of its source stand in.
+
+    `marks` has (piece, what is called) for each.
+    """
+    function, source = found(module, name, *[old for old, _ in marks])
+    tree = ast.parse(source)
+    lines = [source[: source.index(old)].count("\n") + 1 for old, _ in marks]
+    statements = [innermost(tree, line) for line in lines]
+    for (_, do), (body, statement) in zip(marks, statements, strict=True):
+        call = ast.Expr(ast.Call(ast.Name(f"__{do.__name__}", ast.Load()), [], []))
+        body.insert(body.index(statement), ast.copy_location(call, statement))
+        function.__globals__[f"__{do.__name__}"] = do
+    with recoded(function, tree):
+        yield
+
+
+def found(module, name, *pieces):
+    """Return a function of a module, or a method, and its source, which must have each piece once."""
     function = importlib.import_module(module)
     for part in name.split("."):
         function = inspect.getattr_static(function, part)
     function = function.__func__ if isinstance(function, classmethod | staticmethod) else function
     function = function.fget if isinstance(function, property) else function
     source = textwrap.dedent(inspect.getsource(function))
-    if source.count(old) != 1:
-        raise ValueError(f"{module}.{name} has {old!r} {source.count(old)} times, not once")
-    code = inner_code(source.replace(old, new), function.__code__)
+    for old in pieces:
+        if source.count(old) != 1:
+            raise ValueError(f"{module}.{name} has {old!r} {source.count(old)} times, not once")
+    return function, source
+
+
+def innermost(tree, line):
+    """Return the list of statements with the innermost one that a line belongs to, and that."""
+    best = None
+    for node in ast.walk(tree):  # from outside to the inside
+        for body in (getattr(node, field, None) for field in ("body", "orelse", "finalbody")):
+            for inner in body if body.__class__ is list and node is not tree else []:
+                if inner.lineno <= line <= inner.end_lineno:
+                    best = body, inner
+    return best
+
+
+@contextlib.contextmanager
+def recoded(function, tree):
+    """Give a function the code of a source."""
+    code = inner_code(tree, function.__code__)
     right, function.__code__ = function.__code__, code
     try:
         yield
@@ -50,9 +93,8 @@ def edited(module, name, old, new):
         function.__code__ = right
 
 
-def inner_code(source, like):
-    """Compile the source of a function that may be one of a closure; return its code."""
-    tree = ast.parse(source)
+def inner_code(tree, like):
+    """Compile the syntax tree of a function that may be one of a closure; return its code."""
     tree.body[0].decorator_list = []
     if like.co_freevars:  # within a function that has these names
         outer = ast.parse(f"def outer({', '.join(like.co_freevars)}): return 0").body[0]

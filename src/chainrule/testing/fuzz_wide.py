@@ -12,7 +12,7 @@ from chainrule.testing.fuzz_expressions import METHODS
 from chainrule.testing.fuzz_statements import Statements
 
 SHAPES = [
-    (130,), (257,), (1000,), (7, 41), (33, 20), (3, 67), (200, 2), (1, 150), (150, 1), (5, 4, 13), (2, 1, 131),
+    (130,), (257,), (1000,), (5000,), (7, 41), (33, 20), (3, 67), (200, 2), (1, 150), (150, 1), (5, 4, 13), (2, 1, 131),
     (64, 40), (12, 12), (5, 7), (31,), (17,), (100,), (4, 30), (9,), (3,), (2, 3), (),
 ]  # fmt: skip
 MOVES = """
@@ -272,7 +272,7 @@ class Wide(Statements):
     def form_statement(self):
         """Append a few values, each by something that machine code has a way of its own for."""
         done = 0
-        for forms in (NUMBERS, MOVES, SUMS, NUMBERS):
+        for forms in (NUMBERS, MOVES, SUMS, NUMBERS, MOVES, SUMS):
             for _ in range(3):
                 try:
                     text = self.scaled(self.pick(forms).format(v=self.wide(), c=self.constant()))
@@ -297,7 +297,7 @@ class Wide(Statements):
 
     def product_statement(self):
         """Append a product of matrices, seldom of large ones, some of them transposed or strided."""
-        m, k, n = self.pick(LARGE if self.chance(0.12) else SIZES)
+        m, k, n = self.pick(LARGE if self.chance(0.2) else SIZES)
         a, b, y = self.fresh(), self.fresh(), self.fresh()
         lines = [f"{a} = {self.matrix(m, k)}", f"{b} = {self.matrix(k, n)}"]
         if not self.add(lines):
