@@ -58,7 +58,7 @@ EDITED = {
     "mean divided by the number of means": (
         "reductions averaged", "where.shape[1]", "where.shape[0]"),
     "variance of a sample in place of that of all": (
-        "reductions squares_of_deviations", 'e.params.get("ddof", 0)', 'e.params.get("ddof", 1)'),
+        "reductions squares_of_deviations", 'n - e.params.get("ddof", 0)', 'n - e.params.get("ddof", 0) - 1'),
     "entries that go to one place not added up": (
         "moves placed", "ref if refs[k] is None else (add(w.b, single(w.b, refs[k]), single(w.b, ref)), -1)", "ref"),
     "of entries written twice the first stays": (
