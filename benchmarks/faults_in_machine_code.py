@@ -108,7 +108,7 @@ EDITED = {
     "choice by the other answer": (
         "nests_emit Emit.compute", "return b.select(mask, x, y), level", "return b.select(mask, y, x), level"),
     "one of several rounds taken twice": (
-        "nests_emit Emit.inner", 'constant("i64", k * lanes)', 'constant("i64", lanes)'),
+        "nests_emit Emit.in_turns", 'constant("i64", k * self.lanes)', 'constant("i64", self.lanes)'),
     "negative index one place off": (
         "nests_emit Emit.checked", 'b.binary("add", value, number(n))', 'b.binary("add", value, number(n - 1))'),
     "lanes beyond the end added up": (
