@@ -125,3 +125,13 @@ def test_calls_on_small_arrays_are_all_machine_code(name):
     assert g.stats().share == 1.0
     slope = cr.grad(lambda x: np.sum(f(x) ** 2))
     np.testing.assert_allclose(cr.compile(slope, backend="native")(x), slope(x), rtol=1e-12)
+
+
+def test_a_computed_subscript_may_be_out_of_bounds_of_an_example():
+    def f(x):
+        y = np.cos(x)[:1]
+        return y[np.sum(x > 0.0) - 1] * 2.0, y[np.sum(x > 0.0) - 1]
+
+    g, x = cr.compile(f, backend="native"), np.array([0.5, -1.0, -2.0])
+    np.testing.assert_allclose(g(x), f(x), rtol=1e-14)
+    assert not g.stats().eager

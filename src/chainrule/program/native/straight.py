@@ -263,15 +263,15 @@ class Straight:
         """Tell whether NumPy makes an array without axes of an output: find out by a call on ones."""
         makers = {s: e for e in self.program.equations if e.__class__ is Equation for s in e.outputs}
 
-        def example(s):
+        def example(s, n):
             if s.__class__ is Symbol:
                 if s.shape:
-                    return np.ones(s.shape, np.dtype(s.dtype))
+                    return np.full(s.shape, n, np.dtype(s.dtype))
                 if s.dtype in PYTHON:
-                    return s.dtype(1)
-                return np.array(1, s.dtype) if found(s) else np.dtype(s.dtype).type(1)
+                    return s.dtype(n)
+                return np.array(n, s.dtype) if found(s) else np.dtype(s.dtype).type(n)
             if s.__class__ in (tuple, list):
-                return s.__class__([example(x) for x in s])
+                return s.__class__([example(x, n) for x in s])
             return s
 
         def found(s):
@@ -282,9 +282,15 @@ class Straight:
                 return False
             if isinstance(e.fun, np.ufunc):
                 return False
-            params = {k: example(v) for k, v in e.params.items()}
-            with np.errstate(all="ignore"):
-                return isinstance(e.rule.apply(tuple([example(x) for x in e.inputs]), params), np.ndarray)
+            for n in (1, 0):  # a subscript of 1 may be out of bounds, 0 may be a divisor
+                params = {k: example(v, n) for k, v in e.params.items()}
+                try:
+                    with np.errstate(all="ignore"):
+                        made = e.rule.apply(tuple([example(x, n) for x in e.inputs]), params)
+                except (IndexError, ValueError, ArithmeticError):
+                    continue
+                return isinstance(made, np.ndarray)
+            raise NotLowered
 
         return found(y)
 
