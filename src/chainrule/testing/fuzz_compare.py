@@ -242,8 +242,13 @@ class Comparison(Case):
         ]
         found = vmap(self.f)(*stacked)
         for k, point in enumerate((0, 2)):
-            for j, (a, b) in enumerate(zip(found, self.plain[point], strict=True)):
-                self.equal(a[k], b, f"vmap, result {self.program.results[j]}", SAME, dtypes=False)
+            try:
+                for j, (a, b) in enumerate(zip(found, self.plain[point], strict=True)):
+                    self.equal(a[k], b, f"vmap, result {self.program.results[j]}", SAME, dtypes=False)
+            except Differs:
+                if not self.trembles([a[k] for a in found], self.f, point):
+                    raise
+                self.leave("ill conditioned")
         bars = vmap(grad(self.loss, self.argnums))(*stacked)
         for k, point in enumerate((0, 2)):
             single = tree.flatten(list(grad(self.loss, self.argnums)(*self.points[point])))[0]
@@ -359,7 +364,7 @@ class Comparison(Case):
         return True
 
     def trembles(self, found, f, k):
-        """Tell whether results are as near as those at points beside: compiled code rounds otherwise in last digits."""
+        """Tell whether results are as near as those at points beside: compiled code and batches round otherwise."""
         far = [np.zeros(np.shape(y)) for y in found]
         want = tree.flatten(f(*copied(list(self.points[k]))))[0]
         for _ in range(3):
