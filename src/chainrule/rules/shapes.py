@@ -220,7 +220,7 @@ def trim_zeros(filt, trim="fb", axis=None):
     if not shape_of(filt):
         return filt
     x = value(filt)
-    where = np.nonzero(x)
+    where = np.nonzero(x != 0)  # a program binds to the mask, not to the values
     axes = range(x.ndim) if axis is None else normalize_axis_tuple(axis, x.ndim)
     index = [slice(None)] * x.ndim
     trim = trim.lower()
