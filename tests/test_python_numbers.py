@@ -5,6 +5,7 @@ import pytest
 
 import chainrule as cr
 from chainrule.errors import UnsupportedArgumentError
+from chainrule.program.ir import interpret
 from chainrule.rules.choices import CLIP
 from chainrule.testing.samples import all_samples
 
@@ -62,6 +63,17 @@ def test_derivatives_of_numbers_beside_single_precision_have_the_dtypes_of_their
                 continue
             assert getattr(bar, "dtype", type(bar)) == getattr(x, "dtype", float)
             assert cr.jvp(f, (x,), (np.ones_like(x)[()] if np.ndim(x) else 1.0,))[1].dtype == y.dtype
+
+
+@pytest.mark.parametrize(("fun", "xs"), list(beside_float32()))
+def test_programs_of_numbers_beside_single_precision_have_these_dtypes_too(fun, xs):
+    with np.errstate(all="ignore"):
+        try:
+            program = cr.record(cr.grad(lambda *vs: np.sum(fun(*vs)), tuple(range(len(xs)))))(*xs)
+        except UnsupportedArgumentError:
+            return
+        for bar, x in zip(interpret(program, xs), xs, strict=True):
+            assert getattr(bar, "dtype", type(bar)) == getattr(x, "dtype", float)
 
 
 @pytest.mark.parametrize("call", [lambda f: f, cr.compile, lambda f: lambda z: cr.jvp(f, (z,), (1 + 0j,))[0]])

@@ -11,10 +11,11 @@ import math
 
 import numpy as np
 
-from chainrule.engine.boxed import all_values, ordinary, value
+from chainrule.engine.boxed import Boxed, all_values, ordinary, value
 from chainrule.engine.rule import composite, constant, elementwise, linear
 from chainrule.engine.spec import choose, primitive, spec_of, sum_to
 from chainrule.rules.gates import sigmoid
+from chainrule.rules.scalars import number
 
 LN2, LN10 = math.log(2), math.log(10)
 DEGREE = math.pi / 180
@@ -39,6 +40,8 @@ def power_db(y, a, b):
     log_a = np.log(a + (a == 0))
     if a.__class__ in (float, int, bool, complex):  # a Python number leaves the dtype to b
         log_a = log_a.item()
+    elif isinstance(a, Boxed) and spec_of(a).dtype is None:
+        log_a = number(log_a)
     return y * log_a
 
 
