@@ -34,6 +34,8 @@ ONE = frozenset({np.ndarray, float, bool, int, complex, np.float64, np.float32, 
 RECORDINGS = {}  # level -> the recording that runs at it
 NARROW = {np.dtype(name) for name in ("float16", "float32", "complex64")}
 
+LARGE = 1 << 16  # bytes
+
 
 class Recording:
     """The writing of one program. A Tracer finds it by its level.
@@ -195,7 +197,7 @@ class Recording:
         if known is not None and same(self.program.constants[known], array):
             return known
         made = Symbol(f"c{len(self.program.constants) + 1}", x.shape, x.dtype)
-        self.program.constants[made] = x.copy()
+        self.program.constants[made] = x.copy(order="K")
         self.captured[id(x)] = x, made  # holding the array keeps its id its own
         return made
 
@@ -328,8 +330,15 @@ def lazily(bar, recording):
 
 
 def same(a, b):
-    """Tell whether two arrays hold the same bytes: -0.0 and NaN count as they are."""
-    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    """Tell whether two arrays hold the same bytes: -0.0 and NaN count as they are. Large ones are not copied for it."""
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    if a.flags.f_contiguous and b.flags.f_contiguous:
+        a, b = a.T, b.T
+    if a.nbytes >= LARGE and a.flags.c_contiguous and b.flags.c_contiguous and not a.dtype.hasobject:
+        words = np.int64 if a.nbytes % 8 == 0 else np.uint8
+        return bool(np.array_equal(a.reshape(-1).view(words), b.reshape(-1).view(words)))
+    return a.tobytes() == b.tobytes()
 
 
 def is_value(y):
