@@ -1,5 +1,7 @@
 """In a batch as in a single run: what NumPy makes a view is one, and what it makes a copy is one."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -40,14 +42,31 @@ def overwritten(call):
     return f
 
 
-@pytest.mark.parametrize("sample", sorted(of_one_array(), key=str), ids=str)
+def refuses(sample):
+    """Tell whether NumPy's own function does not take two such arrays one after the other."""
+    f, x = overwritten(sample.function()), sample.operands()[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            f(x)
+            f(x * 1.01 + 0.003)
+        except (TypeError, ValueError, IndexError, np.linalg.LinAlgError):
+            return True
+    return False
+
+
+SAMPLES = sorted([s for s in of_one_array() if not refuses(s)], key=str)
+
+
+def test_most_functions_of_one_array_are_compared():
+    assert len(SAMPLES) > 0.9 * len(of_one_array())
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=str)
 def test_writing_to_a_result_changes_the_argument_where_it_does_in_numpy(sample):
     f, x = overwritten(sample.function()), sample.operands()[0]
     with np.errstate(all="ignore"):
-        try:
-            want = np.stack([f(x), f(x * 1.01 + 0.003)])
-        except (TypeError, ValueError, IndexError, np.linalg.LinAlgError):  # not a function of such arrays
-            return
+        want = np.stack([f(x), f(x * 1.01 + 0.003)])
         np.testing.assert_array_equal(cr.vmap(f)(np.stack([x, x * 1.01 + 0.003])), want)
         np.testing.assert_array_equal(cr.jvp(f, (x,), (x,))[0], want[0])
         np.testing.assert_array_equal(cr.vjp(f, x)[0], want[0])
