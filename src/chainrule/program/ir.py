@@ -277,8 +277,10 @@ class GuardFailed(Exception):
         self.guard = guard
 
 
-def interpret(program: Program, points: list) -> list:
+def interpret(program: Program, points: list, run: Callable | None = None) -> list:
     """Run a program at other points, equation by equation; return its outputs.
+
+    ``run(equations, values)`` runs the equations instead of `run_equations`, if given.
 
     Raises
     ------
@@ -287,7 +289,7 @@ def interpret(program: Program, points: list) -> list:
     """
     values = dict(program.constants)
     values.update(zip(program.inputs, points, strict=True))
-    run_equations(program.equations, values)
+    (run or run_equations)(program.equations, values)
     return [values[y] if y.__class__ is Symbol else y for y in program.outputs]
 
 

@@ -17,6 +17,7 @@ from chainrule.program.ir import GuardFailed, interpret
 from chainrule.program.loops.ir import Loop
 from chainrule.program.native.values import MOST_ENTRIES
 from chainrule.testing.fuzz_compare import Comparison
+from chainrule.testing.fuzz_noise import shaken
 from chainrule.testing.fuzz_points import SAME, Differs
 from chainrule.testing.fuzz_writing import copied
 from chainrule.transforms import grad
@@ -55,7 +56,8 @@ class NativeComparison(Comparison):
             if any("can't be built" in why for why in made.stats().eager):
                 raise RuntimeError(made.stats().eager[-1])
             want = self.gradient(k) if gradient else self.plain[k]
-            self.near(found, want, lambda p: tree.flatten(f(*p))[0], self.points[k], f"point {k}")
+            beside = [functools.partial(self.on_some_path, made, k), lambda k=k: tree.flatten(f(*self.moved(k)))[0]]
+            self.near(found, want, beside, f"point {k}")
             for y in found:  # the caller's from now on
                 if isinstance(y, np.ndarray) and y.flags.writeable:
                     y.fill(np.nan)
@@ -100,7 +102,7 @@ class NativeComparison(Comparison):
         strided = [other(x) if isinstance(x, np.ndarray) and x.ndim else x for x in points]
         found, want = (outcome(lambda p=p: path.choice.run((*p, *outside))) for p in (strided, points))
         if found.__class__ is want.__class__ is list:  # what NumPy adds up between kernels it adds up in another order
-            self.near(found, want, lambda p: path.choice.run((*p[0], *outside)), [points], "stored otherwise")
+            self.near(found, want, self.beside(path, [*points, *outside]), "stored otherwise")
 
     def strange(self, path, outside, n):
         """Compare machine code with calls of NumPy where arguments have entries that are not finite, or zero."""
@@ -120,15 +122,37 @@ class NativeComparison(Comparison):
         if want is GUARD or found is GUARD:
             return
 
-        def again(p):
-            return interpret(path.program, [*p[0], *outside])
-
-        self.near(found, want, again, [points], f"with strange entries {n}")
+        self.near(found, want, self.beside(path, given), f"with strange entries {n}")
 
     def wavers(self, path, given, fails):
-        """Tell whether a guard depends on rounding: at points beside its answer is another one."""
-        beside = [[moved(self.rng, x) for x in given] for _ in range(4)]
-        return any((outcome(lambda p=p: interpret(path.program, p)) is GUARD) != fails for p in beside)
+        """Tell whether a guard depends on rounding: beside its answer is another one."""
+        answers = [outcome(run) is GUARD for run in self.beside(path, given) for _ in range(4)]
+        return any(answer != fails for answer in answers)
+
+    def moved(self, k):
+        """Return the arguments of a point, moved by a few last digits."""
+        return tree.tree_map(lambda x: moved(self.rng, x), copied(list(self.points[k])))
+
+    def beside(self, path, given):
+        """Return runs of a path's program beside: with other rounding inside, and with arguments moved."""
+        return [
+            lambda: shaken(self.rng, path.program, list(given)),
+            lambda: interpret(path.program, [moved(self.rng, x) for x in given]),
+        ]
+
+    def on_some_path(self, made, k):
+        """Run the program of a compiled function that holds at a point, with other rounding."""
+        points = tree.flatten(copied(list(self.points[k])))[0]
+        for path in [p for kind in made._kinds.values() for p in kind.paths]:
+            outside = path.surroundings.read()
+            found = (
+                ERROR
+                if outside is None
+                else outcome(lambda p=path, o=outside: shaken(self.rng, p.program, [*points, *o]))
+            )
+            if found.__class__ is list:
+                return found
+        return ERROR
 
     def with_strange(self, x, n):
         """Return an argument with a few entries that are not usual numbers; for `n` of 2 all kinds of them."""
@@ -147,18 +171,17 @@ class NativeComparison(Comparison):
                 flat[self.rng.integers(flat.size)] = self.rng.choice(options)
         return x
 
-    def near(self, found, want, f, at, what):
-        """Raise unless outputs agree up to rounding; where they do not, look at what rounding does to the function."""
+    def near(self, found, want, beside, what):
+        """Raise unless outputs agree up to rounding; else runs `beside` show what rounding does."""
         gap = None
         for j, (a, b) in enumerate(zip(found, want, strict=True)):
             self.counts.made += 1
             gap = gap or apart(a, b, f"{what}, output {j}", SAME[self.bytes])
         if gap is None:
             return
-        near = [tree.tree_map(lambda x: moved(self.rng, x), list(at)) for _ in range(3)]
-        beside = [y for y in (outcome(lambda p=p: f(p)) for p in near) if y.__class__ is list]
+        others = [y for y in (outcome(run) for run in beside for _ in range(3)) if y.__class__ is list]
         for j, (a, b) in enumerate(zip(found, want, strict=True)):
-            if apart(a, b, "", SAME[self.bytes]) is None or amplified(a, b, [y[j] for y in beside]):
+            if apart(a, b, "", SAME[self.bytes]) is None or amplified(a, b, [y[j] for y in others]):
                 continue
             raise Differs(gap)
         self.leave("ill conditioned")

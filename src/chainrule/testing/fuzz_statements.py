@@ -7,8 +7,8 @@ import numpy as np
 from chainrule import tree
 from chainrule.testing.fuzz_compare import REFUSALS
 from chainrule.testing.fuzz_expressions import Expressions, broadcast
-from chainrule.testing.fuzz_writing import Written, is_float
-from chainrule.transforms import jvp
+from chainrule.testing.fuzz_writing import Written, copied, is_float
+from chainrule.transforms import jvp, vjp
 
 VIEWS = """
 {b}[0]
@@ -336,6 +336,7 @@ def written(random, longest=7, writer=Statements):
             )
             try:
                 jvp(program.function(), tuple(program.args), tuple(tangents))
+                vjp(program.function(), *copied(program.args))
             except REFUSALS:
                 continue
             except Exception:  # a finding: for who compares to tell
