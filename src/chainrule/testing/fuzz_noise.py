@@ -1,0 +1,55 @@
+"""Runs of a program that round otherwise: how much it amplifies what two libraries round differently.
+
+Arguments moved by a last digit do not tell where a program starts from constants, or goes through `tanh` of a large
+number: there rounding inside is all the noise that there is.
+"""
+
+import functools
+
+import numpy as np
+
+from chainrule.program.ir import Program, interpret, run_equations
+
+EXACT = {
+    np.negative, np.positive, np.absolute, np.fabs, np.sign, np.maximum, np.minimum, np.fmax, np.fmin, np.copysign,
+    np.floor, np.ceil, np.trunc, np.rint, np.heaviside, np.where, np.nextafter, np.ldexp, np.fmod, np.remainder,
+}  # fmt: skip
+ADDING = {
+    np.sum, np.prod, np.mean, np.var, np.std, np.cumsum, np.cumprod, np.matmul, np.dot, np.einsum, np.tensordot,
+    np.inner, np.outer, np.vdot, np.trace, np.convolve, np.average, np.cov, np.corrcoef, np.trapezoid,
+}  # fmt: skip
+DIGITS = 4  # the units in the last place of a function of `libmvec`
+
+
+def rounds(fun) -> bool:
+    """Tell whether the results of a function depend on how it rounds."""
+    if fun in EXACT:
+        return False
+    module = getattr(fun, "__module__", "") or ""
+    return isinstance(fun, np.ufunc) or fun in ADDING or "linalg" in module or "fft" in module or "special" in module
+
+
+def shaken(rng, program: Program, points: list) -> list:
+    """Run a program as `interpret` does, with the results of its calls moved by a few last digits."""
+    return interpret(program, points, functools.partial(run_shaken, rng))
+
+
+def run_shaken(rng, equations, values):
+    """Run equations one by one, and move what rounds."""
+    for e in equations:
+        if hasattr(e, "run"):  # a loop: its rounds come back here
+            e.run(values, functools.partial(run_shaken, rng))
+            continue
+        run_equations([e], values)
+        if hasattr(e, "rule") and rounds(e.fun):
+            for s in e.outputs:
+                values[s] = stirred(rng, values[s])
+
+
+def stirred(rng, x):
+    """Return a result whose entries are moved by a few last digits; others are returned as they are."""
+    kind = np.asarray(x).dtype
+    if kind.kind not in "fc" or not np.size(x):
+        return x
+    y = x * (1 + DIGITS * np.finfo(kind).eps * rng.uniform(-1, 1, np.shape(x)))
+    return y if x.__class__ in (float, complex) else y.astype(kind)
