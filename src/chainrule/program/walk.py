@@ -75,6 +75,15 @@ def home_of_function(f):
     return "user" if found == "ours" else found
 
 
+def content(v, whole):
+    """Return what `same_bytes` compares an array with: its bytes, or of a large one, unless the `whole`, a checksum."""
+    if not v.flags.c_contiguous or v.dtype == object:
+        return v.tobytes()
+    if v.nbytes < LARGE or v.dtype.kind not in "biufc":
+        return bytearray(v.tobytes())
+    return bytearray(v.data) if whole else zlib.crc32(v)  # one copy, not two
+
+
 class Walk:
     """Where the code of a function leads.
 
@@ -106,11 +115,7 @@ class Walk:
                 self.run()
             names |= self.found_names
         for v in self.arrays:
-            raw = v.tobytes() if guards or v.nbytes < LARGE or not v.flags.c_contiguous else zlib.crc32(v)
-            if raw.__class__ is bytes and v.flags.c_contiguous and v.dtype != object:
-                raw = bytearray(raw)
-            self.surroundings.arrays.append((v, v.shape, v.dtype, raw))
-
+            self.surroundings.arrays.append((v, v.shape, v.dtype, content(v, guards)))
         if self.doubts:
             raise Unclear(self.doubts[0])
 
