@@ -5,18 +5,25 @@ involved. So a *twin* of the function is traced: the same code, with globals and
 Tracers, and other functions twins. Each call then reads the arrays where they stand, be they written to or replaced by
 others of the same shape and dtype.
 
-Only functions have twins. Arrays that are found otherwise, in attributes or containers, are compared by content.
+Lists, tuples and dicts that stand in globals and cells have twins, too, with Tracers in place of their arrays. Arrays
+that are found otherwise, in attributes say, are compared by content; so are those of functions that are reached in
+other ways as well. `Walk.twin` goes the same ways.
 """
 
 import functools
 import types
+from operator import is_
 
 from chainrule.errors import _HERE
 from chainrule.program.names import names_in
 from chainrule.program.tracing import Tracer
-from chainrule.program.walk import home_of_function
+from chainrule.program.walk import MOST, TWINNED, home_of_function
 
 INSIDE = tuple(_HERE + part for part in ("transforms", "program"))  # our code whose closures hold users' functions
+
+
+class Changed(Exception):
+    """A run has changed a container of which a copy was traced."""
 
 
 class Lift:
@@ -28,6 +35,7 @@ class Lift:
         self.arrays = [array for _, _, array, _ in self.found.values()]
         self.spaces = {}  # id of globals -> those of the twins, and the original
         self.twins = {}  # id of a function -> (its twin, the function)
+        self.containers = {}  # id of a container -> (its twin, the container, the entries of the twin)
 
     def __bool__(self) -> bool:
         return bool(self.found)
@@ -54,7 +62,7 @@ class Lift:
         for space, original in self.spaces.values():  # functions that the run has left behind keep it
             for name in [n for n, v in space.items() if isinstance(v, Tracer) and n in original]:
                 space[name] = original[name]
-        self.spaces, self.twins, self.made, self.boxes = {}, {}, {}, []
+        self.spaces, self.twins, self.containers, self.made, self.boxes = {}, {}, {}, {}, []
 
     def of(self, v):
         """Return the twin of a value: of a function, or of what holds one."""
@@ -74,7 +82,36 @@ class Lift:
         elif c.__name__ == "Compiled" and c.__module__.startswith("chainrule."):
             f = self.of(v._f)
             return v if f is v._f else f
+        elif c in TWINNED and len(v) <= MOST:
+            return self.container(v)
         return v
+
+    def container(self, v):
+        """Return the twin of a container: a copy with twins of its entries, if any entry has one."""
+        if id(v) in self.containers:
+            return self.containers[id(v)][0]
+        self.containers[id(v)] = v, v, None  # a container may hold itself
+        keys = list(v) if v.__class__ is dict else range(len(v))
+        boxes = [self.made.get((id(v), key)) if key.__class__ in (int, str) else None for key in keys]
+        found = [self.of(v[key]) if box is None else box for key, box in zip(keys, boxes, strict=True)]
+        if all(x is v[key] for key, x in zip(keys, found, strict=True)):
+            return v
+        twin = dict(zip(keys, found, strict=True)) if v.__class__ is dict else v.__class__(found)
+        self.containers[id(v)] = twin, v, found
+        return twin
+
+    def check(self):
+        """Raise if the run has changed the twin of a container: the container itself is what it was."""
+        for twin, v, found in self.containers.values():
+            now = list(twin.values()) if twin.__class__ is dict else twin
+            if found is not None and not (
+                len(now) == len(found) and all(map(is_, now, found)) and (twin.__class__ is not dict or [*twin] == [*v])
+            ):
+                raise Changed
+            if found is not None and twin.__class__ is list:  # whoever keeps it keeps plain values
+                twin[:] = v
+            elif found is not None and twin.__class__ is dict:
+                twin.update(v)
 
     def function(self, f, whose):
         """Make the twin of a function."""

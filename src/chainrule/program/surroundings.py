@@ -11,6 +11,7 @@ from operator import is_
 import numpy as np
 
 MISSING = type("Missing", (), {"__repr__": lambda self: "<missing>"})()
+ANY = object()  # stands for an entry that is not compared
 FEW = 16  # values of a container that are compared one by one
 
 
@@ -68,7 +69,8 @@ class Surroundings:
                 continue
             lines.append(f"if {f'len({x}) != {len(values)}' if keys is None else f'[*{x}] != {keys!r}'}: return None")
             for k, v in enumerate(values) if keys is None else zip(keys, values, strict=True):
-                compare(f"{x}[{k!r}]", v)
+                if v is not ANY:
+                    compare(f"{x}[{k!r}]", v)
         found = []
         for n, (holder, key, shape, strides, dtype) in enumerate(self.lifted):
             x, d = f"a{n}", name(dtype)
@@ -133,8 +135,8 @@ def same_content(container, keys, values):
 
 
 def alike_or_same(a, b):
-    """Tell whether two values are one object or the same plain value."""
-    return a is b or alike(a, b)
+    """Tell whether two values are one object or the same plain value; the second may be `ANY`."""
+    return a is b or b is ANY or alike(a, b)
 
 
-__all__ = ["MISSING", "Surroundings", "alike", "alike_or_same", "same_bytes", "same_content"]
+__all__ = ["ANY", "MISSING", "Surroundings", "alike", "alike_or_same", "same_bytes", "same_content"]

@@ -24,12 +24,13 @@ from chainrule.engine.boxed import Boxed
 from chainrule.errors import _HERE
 from chainrule.program.chance import clock, is_generator
 from chainrule.program.names import names_in
-from chainrule.program.surroundings import MISSING, Surroundings, alike_or_same, same_bytes, same_content
+from chainrule.program.surroundings import ANY, MISSING, Surroundings
 
 PLAIN = (int, float, complex, str, bytes, bool, type(None), range, slice, np.dtype, np.generic, type(Ellipsis))
 ATOMS = frozenset({int, float, complex, str, bytes, bool, type(None), np.float64})
 MAPPINGS = (dict, types.MappingProxyType)
 CONTAINERS = (list, tuple, dict, set, frozenset, deque, bytearray, array.array, types.MappingProxyType)
+TWINNED = (list, tuple, dict)  # of which a copy can stand for the original
 ADOPT = _HERE + "adopt"
 LARGE = 1 << 20  # bytes of an array of which a walk before the run keeps a checksum only
 MOST = 10_000  # values in one container
@@ -106,8 +107,8 @@ class Walk:
             before = len(names) + len(self.forced)
             self.start(frozenset(names))
             for code, space in (ran or {}).items():
-                self.code(code, space, False, code)
-            self.todo += [(root, False) for root in roots]
+                self.code(code, space, False, self.is_twinned(code))
+            self.to_twin += [(root, False, None) for root in roots]
             self.run()
             left = [] if ran is None else [c for c in ran if c not in self.reached]
             if left:
@@ -129,16 +130,20 @@ class Walk:
         self.surroundings = Surroundings()
         self.known = {}  # (id, forced) -> object that was looked at
         self.places, self.placed, self.codes, self.reached, self.asked = set(), set(), set(), set(), set()
-        self.functions, self.arrays, self.generators, self.boxes, self.todo = [], [], [], [], []
+        self.arrays, self.generators, self.boxes, self.todo, self.to_twin = [], [], [], [], []
         self.spaces = {}  # id of an object's namespace -> (it, the names that it had)
         self.liftable = {}  # place -> (holder, key, array, name)
+        self.lifted = set()  # places
         self.written_cells, self.written_spaces = set(), set()
         self.everything = False  # whether code asks for attributes by computed names
 
     def run(self):
         """Look at all that is to do."""
-        while self.todo and (self.guards or len(self.known) < BOUND):
-            self.look(*self.todo.pop())
+        while (self.todo or self.to_twin) and (self.guards or len(self.known) < BOUND):
+            if self.to_twin:
+                self.twin(*self.to_twin.pop())
+            else:
+                self.look(*self.todo.pop())
 
     # -- places --------------------------------------------------------------------------------------------------
 
@@ -151,7 +156,7 @@ class Walk:
         self.places.add(place)
         if not (liftable and self.lift(mapping, key, v, place, key)):
             self.surroundings.slots.append((mapping, key, v))
-            self.todo.append((v, force))
+            self.go_on(v, force, liftable, key)
 
     def cell(self, cell, name, force, liftable):
         """Go through a closure cell."""
@@ -165,17 +170,66 @@ class Walk:
             self.places.add(place)
             if not (liftable and self.lift(cell, None, v, place, name)):
                 self.surroundings.cells.append((cell, v))
-                self.todo.append((v, force))
+                self.go_on(v, force, liftable, name)
 
     def lift(self, holder, key, v, place, name):
         """Leave an array to the inputs of the program, or take note that it could be."""
         if v.__class__ is not np.ndarray or v.dtype.kind not in "fc" or not v.shape:
             return False
+        if place in self.lifted:
+            return True
         if place in self.lifted_places:
+            self.lifted.add(place)
             self.surroundings.lifted.append((holder, key, v.shape, v.strides, v.dtype))
             return True
         self.liftable[place] = holder, key, v, name
         return False
+
+    # -- twins: see `Lift.of`, which goes the same ways ----------------------------------------------------------
+
+    def go_on(self, v, force, liftable, name):
+        """Look at a value that code finds: at its twin, if it is the code of one."""
+        if liftable:
+            self.to_twin.append((v, force, name))
+        else:
+            self.todo.append((v, force))
+
+    def twin(self, v, force, name):
+        """Look at a value of which a twin is used, if it has one."""
+        c = v.__class__
+        known = id(v), force, "twin"
+        if known in self.known or (not self.guards and c is types.FunctionType and self.is_far(v)):
+            return
+        if c is types.FunctionType:
+            self.known[known] = v
+            self.function(v, force, self.is_twinned(v))
+        elif c is functools.partial:
+            self.to_twin.append((v.func, force, None))
+            self.todo += [(v.args, force), (v.keywords, force)]
+        elif c is types.MethodType:
+            self.to_twin.append((v.__func__, force, None))
+            self.todo.append((v.__self__, force))
+        elif c.__name__ == "Compiled" and home(c.__module__) == "ours":
+            self.to_twin.append((v._f, True, None))
+        elif c in TWINNED and len(v) <= MOST:
+            self.known[known] = v
+            self.entries(v, force, name)
+        else:
+            self.todo.append((v, force))
+
+    def entries(self, v, force, name):
+        """Go through a container that has a twin: arrays in it can be inputs of the program, too."""
+        keys = list(v) if v.__class__ is dict else None
+        values = []
+        for key in range(len(v)) if keys is None else keys:
+            x = v[key]
+            if key.__class__ in (int, str) and self.lift(v, key, x, (id(v), key), name):
+                values.append(ANY)
+            else:
+                values.append(x)
+                self.to_twin.append((x, force, name))
+        if v.__class__ is not tuple:
+            self.surroundings.contents.append((v, keys, values))
 
     # -- values --------------------------------------------------------------------------------------------------
 
@@ -303,17 +357,16 @@ class Walk:
 
     # -- functions -----------------------------------------------------------------------------------------------
 
-    def function(self, f, force):
-        """Go into a function: by the names that its code has, to its closure and its defaults."""
-        wrapped = f.__dict__.get("__wrapped__")
+    def function(self, f, force, twinned=False):
+        """Go into a function, or its twin: by the names that its code has, to its closure and its defaults."""
         if home_of_function(f) != "user":  # a transform, or a wrapper by NumPy: it holds the user's function
             adopted = f.__code__.co_filename.startswith(ADOPT)  # its code runs with other globals
             for cell in () if adopted else f.__closure__ or ():
                 try:
-                    self.todo.append((cell.cell_contents, force))
+                    self.go_on(cell.cell_contents, force, twinned, None)
                 except ValueError:
                     continue
-            self.todo.append((wrapped, force or adopted))
+            self.go_on(f.__dict__.get("__wrapped__"), force or adopted, twinned, None)
             return
         code = f.__code__
         if not self.has_run(f, force):
@@ -322,12 +375,11 @@ class Walk:
             self.forced.add(code)
         found = names_in(code)
         self.reached |= found.codes
-        self.functions.append(f)
-        self.code(code, f.__globals__, force, f)
+        self.code(code, f.__globals__, force, twinned)
         for name, cell in zip(code.co_freevars, f.__closure__ or (), strict=True):
             if name in found.written_cells:
                 self.written_cells.add(id(cell))
-            self.cell(cell, name, force, self.is_twinned(f))
+            self.cell(cell, name, force, twinned)
         self.surroundings.attributes.append((f, "__code__", code))  # tools that reload modules put in another
         for which in ("__defaults__", "__kwdefaults__"):
             values = getattr(f, which)
@@ -339,9 +391,8 @@ class Walk:
         """Tell whether arrays that a function, or code, reads are inputs of the program."""
         return self.twinned is None or (f if isinstance(f, types.CodeType) else id(f)) in self.twinned
 
-    def code(self, code, space, force, of):
+    def code(self, code, space, force, liftable):
         """Go through the globals that a piece of code names, and take note of its names of attributes."""
-        liftable = self.is_twinned(of)
         if (code, id(space), force, liftable) in self.codes:
             return
         self.codes.add((code, id(space), force, liftable))
@@ -365,90 +416,6 @@ class Walk:
                 self.doubt(f"it asks {read}, whose answer would be the same in each run")
             if found.kinds:
                 raise Unclear(f"it asks whether a value is of type {found.kinds}: traced values answer otherwise", True)
-
-    # -- before and after ----------------------------------------------------------------------------------------
-
-    def changed(self, after) -> str | None:
-        """Return the name of something that is not what it was, of what a later walk goes through; None if all is."""
-        for mapping, key, seen in self.surroundings.slots:
-            if (id(mapping), key) in after.places and not alike_or_same(mapping.get(key, MISSING), seen):
-                return str(key)
-        for mapping, key, _ in after.surroundings.slots:
-            had = self.spaces.get(id(mapping))
-            if had is not None and key not in had[1] and key in mapping:
-                return str(key)
-        for cell, seen in self.surroundings.cells:
-            if (id(cell), None) in after.places and not alike_or_same(cell.cell_contents, seen):
-                return "a variable of the function around it"
-        met = {id(container) for container, _, _ in after.surroundings.contents}
-        for container, keys, values in self.surroundings.contents:
-            if id(container) in met and not same_content(container, keys, values):
-                return f"a {type(container).__name__}"
-        met = {id(x) for x in after.arrays}
-        for x, shape, dtype, raw in self.surroundings.arrays:
-            if id(x) in met and (x.shape != shape or x.dtype != dtype or not same_bytes(x, raw)):
-                return "an array"
-        return None
-
-    def undo(self) -> None:
-        """Make what a run has changed what it was, so that the function can be run once more."""
-        found = self.surroundings
-        for mapping, key, seen in found.slots:
-            if isinstance(mapping, dict) and mapping.get(key, MISSING) is not seen:
-                if seen is MISSING:
-                    del mapping[key]
-                else:
-                    mapping[key] = seen
-        for space, had in self.spaces.values():
-            if isinstance(space, dict) and "__spec__" not in space:  # of modules: an import has its effect once
-                for key in space.keys() - had:
-                    del space[key]
-        for cell, seen in found.cells:
-            cell.cell_contents = seen
-        for holder, name, seen in found.attributes:
-            if seen is not MISSING and holder.__class__ is not Current and getattr(holder, name, MISSING) is not seen:
-                setattr(holder, name, seen)
-        for container, keys, values in found.contents:
-            if not same_content(container, keys, values):
-                refill(container, values if keys is None else zip(keys, values, strict=True))
-        for x, shape, dtype, raw in found.arrays:
-            if raw.__class__ is bytearray and x.shape == shape and x.dtype == dtype and not same_bytes(x, raw):
-                x[...] = np.frombuffer(raw, dtype).reshape(shape)
-
-    def mend(self) -> None:
-        """Put plain values in place of Tracers that a run has left behind."""
-        for mapping, key, _ in self.surroundings.slots:
-            v = mapping.get(key, MISSING)
-            if isinstance(v, Boxed) and isinstance(mapping, dict):
-                mapping[key] = unboxed(v)
-        for space, _ in self.spaces.values():
-            for key, v in list(space.items()):
-                if isinstance(v, Boxed) and isinstance(space, dict):
-                    space[key] = unboxed(v)
-        for cell, _ in self.surroundings.cells:
-            if isinstance(cell.cell_contents, Boxed):
-                cell.cell_contents = unboxed(cell.cell_contents)
-        for container, _, _ in self.surroundings.contents:
-            entries = container.items() if isinstance(container, dict) else enumerate(container)
-            for key, v in list(entries):
-                if isinstance(v, Boxed) and hasattr(container, "__setitem__"):
-                    container[key] = unboxed(v)
-
-
-def refill(container, entries):
-    """Give a container the entries that it had."""
-    if hasattr(container, "clear"):
-        container.clear()
-        (container.extend if hasattr(container, "extend") else container.update)(entries)
-
-
-def unboxed(v):
-    """Return the plain value of a Tracer; boxes of other transforms are left with plain values in them."""
-    while getattr(type(v), "recorded", False):
-        v = v.data
-    if isinstance(v, Boxed) and isinstance(v.data, Boxed):
-        v.data = unboxed(v.data)
-    return v
 
 
 ITERATORS = (

@@ -5,6 +5,7 @@ that ran. What is not what it was before has been changed by the function itself
 random numbers, clocks, and values of other transforms.
 """
 
+from chainrule.program import undoing
 from chainrule.program.chance import Chance
 from chainrule.program.ir import Symbol
 from chainrule.program.lifting import Lift
@@ -39,7 +40,7 @@ def watched(f, roots, args, kwargs, dynamic, *, careful=False) -> tuple[Traced, 
     def undo():
         """Take back what the run has done, before the function is run once more."""
         chance.put_back()
-        before.undo()
+        undoing.undo(before)
 
     lift = Lift(before)
     options = {"careful": careful}
@@ -47,8 +48,10 @@ def watched(f, roots, args, kwargs, dynamic, *, careful=False) -> tuple[Traced, 
     if lift:
         try:
             made = ran(before, f, args, kwargs, dynamic, lift=lift, **options)
+            lift.check()
         except Exception:  # plain code needs plain arrays; what the function itself raises is raised again
             undo()
+            made = None
     if made is None:
         lift = None
         try:
@@ -56,22 +59,23 @@ def watched(f, roots, args, kwargs, dynamic, *, careful=False) -> tuple[Traced, 
         except Untraceable:
             undo()
             raise
-    frames = made.frames
+    frames, twins = made.frames, None
     if lift is not None:
         frames = lift.originals(frames)
+        twins = {id(twin): v for twin, v, _ in lift.containers.values()}
         lift.clear()
     result = Result(made.program.structure, made.outputs, made.writes, made.points, undo)
     try:
         after = Walk(roots, frames, lift=lift)
     except Unclear as why:
-        before.mend()
+        undoing.mend(before, twins)
         if why.wrong:
             undo()
         raise Untraceable(str(why), result=None if why.wrong else result) from None
-    changed = before.changed(after)
+    changed = undoing.changed(before, after)
     if after.boxes or changed is not None:
-        before.mend()
-        after.mend()
+        undoing.mend(before, twins)
+        undoing.mend(after, twins)
         raise Impure(f"it changes {changed or 'an object'}, which stands outside of it", result=result)
     if chance.moved() or not all(map(chance.knows, after.generators)):
         raise Untraceable("it draws random numbers, which would be the same in each run", result=result)
@@ -85,7 +89,7 @@ def ran(before, *args, **options):
     try:
         return traced(*args, **options)
     except BaseException:
-        before.mend()
+        undoing.mend(before)
         raise
 
 
