@@ -27,6 +27,7 @@ from chainrule.errors import ConversionError
 from chainrule.program.ir import FINITE, PYTHON, Equation, Guard, Place, Program, Symbol, applied
 from chainrule.program.loops.marks import ROUNDS, symbols_of
 from chainrule.program.places import user_place, users
+from chainrule.program.texts import only_written
 from chainrule.rules.scalars import number
 
 _new = object.__new__
@@ -436,7 +437,8 @@ class Tracer(Boxed):
 
     def __repr__(self):
         self.shown()
-        return f"Tracer({self.data!r})"
+        asks = getattr(RECORDINGS.get(self.level), "asks", None)
+        return repr(self.data) if asks == "guard" else f"Tracer({self.data!r})"
 
     def __str__(self):
         self.shown()
@@ -468,14 +470,20 @@ class Tracer(Boxed):
         return hash(self.ask("value", self.data))  # the key of a dict of the user's
 
     def shown(self):
-        """Take note that there is text that depends on a value; whole numbers often become keys, and are asked for."""
+        """Take note that there is text of a value. What is done by it, as with a key, depends on the value itself."""
         recording = RECORDINGS.get(self.level)
         if recording is None or self.aux is None:
             return
-        if self.dtype.kind in "iub" and not isinstance(self.data, Boxed):
-            self.told()
-        else:
-            recording.shown = True
+        recording.shown = recording.shown or self.dtype.kind not in "iub"
+        if isinstance(self.data, Boxed) or only_written():  # of what it holds there is text next
+            return
+        if self.shut():
+            raise ConversionError(
+                "text of a traced value, on which what follows may depend,",
+                "write it out by  print(...)  or a logger, in a statement of its own;",
+                "take the plain value with  chainrule.value(x)  if the text is to be that of this run.",
+            )
+        self.told()
 
     def shut(self):
         """Tell whether the value may not leave: a program that is read holds no answers on floats but those of `if`."""
