@@ -87,16 +87,16 @@ EDITED = {
         "nests_roots sweep", "range(full, size)", "range(full, full)"),
     # loop nests
     "broadcast axis with a stride": (
-        "nests_walk project", "0 if n == 1 else p", "p"),
+        "nests_positions project", "0 if n == 1 else p", "p"),
     "roll by one too few": (
-        "nests_walk roll", "at(n - by)", "at(n - by - 1)"),
+        "nests_handlers roll", "at(n - by)", "at(n - by - 1)"),
     "flip from the last place but one": (
-        "nests_walk flip", "x.shape[k] - 1", "x.shape[k] - 2"),
+        "nests_handlers flip", "x.shape[k] - 1", "x.shape[k] - 2"),
     "last entry of a written slice left out": (
-        "nests_walk inverse", "tests.append((entry, start, start + count))",
+        "nests_positions inverse", "tests.append((entry, start, start + count))",
         "tests.append((entry, start, start + count - (count > 1)))"),
     "triangle without its diagonal": (
-        "nests_walk triangle", '"sle" if lower else "sge"', '"slt" if lower else "sgt"'),
+        "nests_handlers triangle", '"sle" if lower else "sge"', '"slt" if lower else "sgt"'),
     "last entry of a rest left out": (
         "nests_emit Emit.inner", "if full < high:", "if full < high - 1:"),
     "shift along an outer axis without its stride": (

@@ -22,7 +22,7 @@ from chainrule.program.native import lanes, nests, products, target
 from chainrule.program.native.blocks import Blocks, Parts
 from chainrule.program.native.builder import SIZES, STORED, Builder, Value, constant, type_of
 from chainrule.program.native.lanes import Lanes, single
-from chainrule.program.native.nests_walk import Unfit
+from chainrule.program.native.nests_positions import Unfit
 from chainrule.program.native.rounds_large import Buffer, put_at, reads_after, writes_at
 from chainrule.program.native.scalars import FLOATS, MAPS, NotLowered
 from chainrule.program.native.simpler import simpler

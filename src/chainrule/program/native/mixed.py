@@ -17,7 +17,7 @@ from chainrule.program.native import lanes, target
 from chainrule.program.native.driver import Runner
 from chainrule.program.native.kernels import Arrays
 from chainrule.program.native.nests import flat_first
-from chainrule.program.native.nests_walk import folded
+from chainrule.program.native.nests_kinds import folded
 from chainrule.program.native.partition import Kernel, partition, share, stacks_of, worth
 from chainrule.program.native.scalars import NotLowered
 from chainrule.program.native.values import MOST_ENTRIES

@@ -19,7 +19,14 @@ Running sums, places of extrema and writes that fit into no cluster are clusters
 
 A nest has one loop or several over the long axes of its arrays; short axes are unrolled, so that an array of many rows
 and few columns is a few vectors of rows. Arrays of one shape that are only mapped are taken as one row of entries.
-What is computed from what, entry by entry, is in `nests_walk`; the code in `nests_emit`.
+
+The other modules, each of which imports from those before it:
+
+* `nests_positions`: positions in arrays, and how indices and shapes change them;
+* `nests_kinds`: which equations are mapped entry by entry, and which are reductions;
+* `nests_handlers`: what is computed from what, entry by entry;
+* `nests_walk`: the walk over equations, `nests_plan`: whether there is a nest, `nests_emit`: its code;
+* `nests_roots`: results that are stored, reductions, writes; `nests_alone`: equations with a nest to themselves.
 """
 
 import math
@@ -36,20 +43,11 @@ from chainrule.program.native.blocks import EVEN, WORK, Blocks, count_of
 from chainrule.program.native.builder import SIZES, STORED, Value, constant, type_of
 from chainrule.program.native.nests_alone import alone, shape_alone, write_alone
 from chainrule.program.native.nests_emit import Emit
+from chainrule.program.native.nests_handlers import HANDLERS, can_walk
+from chainrule.program.native.nests_kinds import folded, is_elementwise
+from chainrule.program.native.nests_plan import MOST_VALUES, Plan
+from chainrule.program.native.nests_positions import MOST_SEGMENTS, At, Unfit, basic_parts, index_arrays
 from chainrule.program.native.nests_roots import Added, Stored, Total
-from chainrule.program.native.nests_walk import (
-    HANDLERS,
-    MOST_SEGMENTS,
-    MOST_VALUES,
-    At,
-    Plan,
-    Unfit,
-    basic_parts,
-    can_walk,
-    folded,
-    index_arrays,
-    is_elementwise,
-)  # fmt: skip
 from chainrule.program.native.values import MOST_ENTRIES, Memory
 
 NEAR = 64  # loops of lengths that differ by no more may be one

@@ -30,7 +30,9 @@ from chainrule.program.native.builder import (
     with_lanes,
 )  # fmt: skip
 from chainrule.program.native.lanes import Lanes, single
-from chainrule.program.native.nests_walk import FOLDS, At, Unfit, Walk, dtype_of
+from chainrule.program.native.nests_kinds import FOLDS, dtype_of
+from chainrule.program.native.nests_positions import At, Unfit
+from chainrule.program.native.nests_walk import Walk
 from chainrule.program.native.scalars import MAPS, clip, computes_in, converted, how_of, literal, truth
 from chainrule.program.native.values import Entries, Memory, Number, rows
 

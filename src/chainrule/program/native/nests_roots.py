@@ -25,7 +25,8 @@ from chainrule.program.native.builder import (
     with_lanes,
 )
 from chainrule.program.native.lanes import Lanes
-from chainrule.program.native.nests_walk import FOLDS, At, Unfit
+from chainrule.program.native.nests_kinds import FOLDS
+from chainrule.program.native.nests_positions import At, Unfit
 from chainrule.program.native.scalars import MAPS
 
 START = {np.add: 0, np.multiply: 1, np.maximum: -math.inf, np.minimum: math.inf, np.logical_or: False,
