@@ -16,7 +16,7 @@ from chainrule.program.ir import Equation, Symbol, interpret, run_equations
 from chainrule.program.native import lanes, nests, target
 from chainrule.program.native.builder import STORED, Builder, Module, constant, type_of
 from chainrule.program.native.lanes import Lanes
-from chainrule.program.native.nests import Cluster
+from chainrule.program.native.nests_clusters import Cluster, clusters
 from chainrule.program.native.scalars import MAPS
 from chainrule.program.native.values import Memory
 from chainrule.program.passes import optimise
@@ -80,7 +80,7 @@ def memory_of(pointer, a):
 def run(program, points):
     """Return (outputs, clusters), with the clusters as machine code."""
     outputs = [y for y in program.outputs if y.__class__ is Symbol]
-    items = nests.clusters(program.equations, outputs, is_memory=lambda s: s.size > 4)
+    items = clusters(program.equations, outputs, is_memory=lambda s: s.size > 4)
     values = dict(program.constants) | dict(zip(program.inputs, points, strict=True))
     for item in items:
         if item.__class__ is Cluster:
@@ -134,7 +134,7 @@ def equation(fun, xs, params=None):
 def run_call(fun, xs, params=None):
     """Return (what a call gives as a nest, what NumPy gives)."""
     e, values, want = equation(fun, xs, params)
-    [cluster] = nests.clusters([e], [e.output], is_memory=lambda s: s.size > 0)
+    [cluster] = clusters([e], [e.output], is_memory=lambda s: s.size > 0)
     assert cluster.__class__ is Cluster, fun
     Nest(cluster, values)(values)
     return values[e.output], want
@@ -498,7 +498,7 @@ def test_an_index_out_of_bounds_is_told():
     x, where = np.arange(10.0), np.arange(500) % 10
     where[333] = 10
     e, values, _ = equation(picked, [x, np.zeros(500, int)])
-    [cluster] = nests.clusters([e], [e.output], is_memory=lambda s: s.size > 0)
+    [cluster] = clusters([e], [e.output], is_memory=lambda s: s.size > 0)
     values[e.inputs[1]] = where
     with pytest.raises(IndexError):
         Nest(cluster, values)(values)

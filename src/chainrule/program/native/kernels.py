@@ -22,6 +22,7 @@ from chainrule.program.native import lanes, nests, products, target
 from chainrule.program.native.blocks import Blocks, Parts
 from chainrule.program.native.builder import SIZES, STORED, Builder, Value, constant, type_of
 from chainrule.program.native.lanes import Lanes, single
+from chainrule.program.native.nests_clusters import Cluster, clusters
 from chainrule.program.native.nests_positions import Unfit
 from chainrule.program.native.rounds_large import Buffer, put_at, reads_after, writes_at
 from chainrule.program.native.scalars import FLOATS, MAPS, NotLowered
@@ -80,7 +81,7 @@ class Arrays(Straight):
 
     def step(self, e) -> None:
         """Write a cluster or an equation."""
-        if e.__class__ is nests.Cluster:
+        if e.__class__ is Cluster:
             self.nest(e)
         else:
             self.equation(e)
@@ -460,7 +461,7 @@ def arranged(program: Program) -> list:
 
 def clustered(equations: list, outputs) -> list:
     """Return equations with clusters among them; `outputs` are read after them."""
-    return nests.clusters(equations, outputs, is_large, lambda e: not is_alias(e) and not is_product(e))
+    return clusters(equations, outputs, is_large, lambda e: not is_alias(e) and not is_product(e))
 
 
 def is_product(e) -> bool:
@@ -481,7 +482,7 @@ def parents_of(items: list) -> dict:
     """Return for each symbol that may be a view what it may be a view of."""
     found = {}
     for e in items:
-        for m in e.members if e.__class__ is nests.Cluster else (e,):
+        for m in e.members if e.__class__ is Cluster else (e,):
             if may_view(m):
                 found[m.output] = m.inputs[0]
     return found

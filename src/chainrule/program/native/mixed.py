@@ -16,7 +16,7 @@ from chainrule.program.loops.ir import Loop, Next
 from chainrule.program.native import lanes, target
 from chainrule.program.native.driver import Runner
 from chainrule.program.native.kernels import Arrays
-from chainrule.program.native.nests import flat_first
+from chainrule.program.native.nests_clusters import flat_first
 from chainrule.program.native.nests_kinds import folded
 from chainrule.program.native.partition import Kernel, partition, share, stacks_of, worth
 from chainrule.program.native.scalars import NotLowered

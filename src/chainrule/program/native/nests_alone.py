@@ -13,6 +13,7 @@ from chainrule.program.backend.numbers import function_of
 from chainrule.program.ir import PYTHON, Equation, Symbol
 from chainrule.program.native.builder import SIZES, STORED, constant, splat, type_of
 from chainrule.program.native.lanes import Lanes
+from chainrule.program.native.nests_axes import loop_axes
 from chainrule.program.native.nests_emit import Emit
 from chainrule.program.native.nests_positions import Unfit, basic_parts, index_arrays
 from chainrule.program.native.nests_roots import Added, positions_of, sweep
@@ -205,8 +206,6 @@ class Place:
 
 def write_write(b, e, values, memory, lanes):
     """Write zeros or a copy of the operand, and then what is written."""
-    from chainrule.program.native.nests import loop_axes
-
     s, shape = e.output, has_room(e)
     is_put = function_of(e) is indexing.put
     value = e.inputs[1 if is_put else 0]

@@ -1,7 +1,7 @@
 """Which equations with code in loop nests are mapped entry by entry, and which are reductions.
 
 Both are known by the function and its dtypes. `nests_handlers` finds the operands of such an equation's entries,
-`nests` the axes that loops go over.
+`nests_axes` the axes that loops go over.
 """
 
 from typing import Any

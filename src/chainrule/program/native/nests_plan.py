@@ -1,6 +1,6 @@
 """The first walk over a nest: whether there is one, where its loops are cut, and how long its body is.
 
-`Plan` writes nothing. `nests` plans clusters as they grow, and plans a whole cluster once more before `nests_emit`
+`Plan` writes nothing. `nests_clusters` plans clusters as they grow; `nests` plans a whole one, before `nests_emit`
 writes it: the cuts, and for long bodies the order of the entries, are what the second walk is given.
 """
 
