@@ -4,8 +4,9 @@ import itertools
 from bisect import bisect_right
 
 from chainrule.program.ir import Equation, Guard, Symbol, replaced
+from chainrule.program.loops.bodies import Body, Ways, complete
 from chainrule.program.loops.ir import Loop, Next, Pop, free_symbols
-from chainrule.program.loops.roll import Body, Ways, agreed, complete, rank
+from chainrule.program.loops.plan import agreed, rank
 from chainrule.program.loops.segments import Irregular, alike
 
 KINDS = ("bar", "made", "outside", "state", "same")  # where backward rounds find what they read; the first one counts

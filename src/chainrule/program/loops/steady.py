@@ -4,6 +4,8 @@ A rolled loop with a fixed number of rounds may go another way in each of them. 
 counter, the length of a list) was seen for one sequence of ways only. It is right for all if it does not depend on
 them: the target of the ``for``, what each round makes of such numbers by operators alone (``t = t * 1.1``), and what no
 later round reads.
+
+`changes_nothing` tells whether there is anything else that the code of a round could have kept.
 """
 
 import dis
@@ -13,6 +15,11 @@ LOADS = ("LOAD_FAST", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_NAME", "LOAD_CLOSUR
 STORES = ("STORE_FAST", "STORE_DEREF", "STORE_NAME", "DELETE_FAST", "DELETE_DEREF", "DELETE_NAME")
 NUMBERS = (bool, int, float, complex, str, type(None))
 ELSEWHERE = ("STORE_DEREF", "STORE_GLOBAL", "DELETE_DEREF", "DELETE_GLOBAL")
+PURE_OPCODES_REFUSED = ("STORE_ATTR", "STORE_GLOBAL", "STORE_DEREF", "STORE_SUBSCR", "DELETE_", "YIELD", "AWAIT")
+CHANGING = frozenset({
+    "append", "extend", "insert", "pop", "popitem", "update", "add", "remove", "discard", "clear", "setdefault",
+    "sort", "reverse", "write", "send", "put", "appendleft", "popleft", "next", "__next__", "__setitem__",
+})  # fmt: skip
 
 
 def unsteady(run, marks, varying, codes):
@@ -37,6 +44,17 @@ def unsteady(run, marks, varying, codes):
         if left == steady:
             return varying - steady - facts.targets
         steady = left
+
+
+def changes_nothing(codes):
+    """Tell whether code leaves nothing behind but its local variables, as far as its instructions tell."""
+    for code in codes:
+        for i in dis.get_instructions(code):
+            if i.opname.startswith(PURE_OPCODES_REFUSED):
+                return False
+            if i.argval in CHANGING and i.opname.startswith(("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME")):
+                return False
+    return True
 
 
 @functools.lru_cache(1024)
