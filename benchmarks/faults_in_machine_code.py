@@ -125,17 +125,17 @@ EDITED = {
         "nests_alone fill", "target.size * SIZES", "target.size // 2 * SIZES"),
     # products
     "operand of BLAS transposed": (
-        "products Writer.gemm", "other[tb], other[ta]", "other[ta], other[tb]"),
+        "blas Blas.gemm", "other[tb], other[ta]", "other[ta], other[tb]"),
     "BLAS adds to what is there": (
-        "products Writer.gemm", "1.0, y, ldb, x, lda, 0.0", "1.0, y, ldb, x, lda, 1.0"),
+        "blas Blas.gemm", "1.0, y, ldb, x, lda, 0.0", "1.0, y, ldb, x, lda, 1.0"),
     "columns behind the last full vector left out": (
-        "products Writer.small", "[n % self.lanes] * (n % self.lanes > 0)", "[n % self.lanes] * (n < self.lanes)"),
+        "products_loops Loops.small", "[n % self.lanes] * (n % self.lanes > 0)", "[n % self.lanes] * (n < self.lanes)"),
     "rest of a block of rows left out": (
-        "products Writer.panel", "if rest:", "if rest > 1:"),
+        "products_loops Loops.panel", "if rest:", "if rest > 1:"),
     "rest of a product of vectors left out": (
-        "products Writer.dots", "if at < count:", "if at < count - 1:"),
+        "products_loops Loops.dots", "if at < count:", "if at < count - 1:"),
     "last block of a long sum of products left out": (
-        "products Writer.summed", "return part(number(full * BLOCK), rest, totals) if rest else totals",
+        "products_loops Loops.summed", "return part(number(full * BLOCK), rest, totals) if rest else totals",
         "return totals"),
 }
 # fmt: on

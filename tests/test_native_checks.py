@@ -9,7 +9,7 @@ pytest.importorskip("llvmlite")
 
 from chainrule.errors import BoundsError
 from chainrule.program.ir import interpret
-from chainrule.program.native import builder, mixed, nests_emit, products, straight
+from chainrule.program.native import blas, builder, mixed, nests_emit, straight
 from chainrule.program.passes import optimise
 from chainrule.program.record import record
 from chainrule.program.trace import trace
@@ -220,10 +220,10 @@ def test_a_loop_that_is_a_round_too_long(monkeypatch):
 
 
 def test_a_step_too_wide_in_an_operand_of_blas(monkeypatch):
-    if not products.has_blas("d"):
+    if not blas.has_blas("d"):
         pytest.skip("there is no BLAS")
-    plain = products.reach
-    monkeypatch.setattr(products, "reach", lambda name, *axes: plain(name, *axes) + (name == "y"))
+    plain = blas.reach
+    monkeypatch.setattr(blas, "reach", lambda name, *axes: plain(name, *axes) + (name == "y"))
     with pytest.raises(BoundsError, match="would load"):
         twice(lambda x: x @ (x.T + 1.0), RNG.normal(size=(300, 300)))
 

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from chainrule.program.ir import Equation, Symbol
-from chainrule.program.native import products, target
+from chainrule.program.native import blas, products, target
 from chainrule.program.native.builder import Builder, Module
 from chainrule.program.native.values import Memory
 from chainrule.rules.einsum import einsum2
@@ -112,9 +112,9 @@ def test_layouts(fun, s, u, params, dtype):
 @pytest.mark.parametrize("shapes", [((40, 33), (33, 50)), ((90, 60), (60, 80)), ((200, 130), (130,))])
 def test_without_blas_and_with_blas_only(monkeypatch, shapes):
     rng = np.random.default_rng(1)
-    for blas in (False, True)[: 1 + products.has_blas(float)]:
-        monkeypatch.setattr(products, "has_blas", lambda dtype, blas=blas: blas)
-        monkeypatch.setattr(products.Writer, "is_small", lambda self, m, k, n, blas=blas: not blas)
+    for called in (False, True)[: 1 + blas.has_blas(float)]:
+        monkeypatch.setattr(products, "has_blas", lambda dtype, called=called: called)
+        monkeypatch.setattr(products.Writer, "is_small", lambda self, m, k, n, called=called: not called)
         for i, x in enumerate(layouts(rng, shapes[0], "d")):
             for j, y in enumerate(layouts(rng, shapes[1], "d")):
                 e, want = equation(np.matmul, x, y)
@@ -147,6 +147,6 @@ def test_what_has_no_lowering(fun, x, y, params):
 
 def test_large_products_need_blas(monkeypatch):
     e, _ = equation(np.matmul, np.ones((100, 100)), np.ones((100, 100)))
-    assert products.lowerable(e) == products.has_blas(float)
+    assert products.lowerable(e) == blas.has_blas(float)
     monkeypatch.setattr(products, "has_blas", lambda dtype: False)
     assert not products.lowerable(e)

@@ -13,7 +13,7 @@ pytest.importorskip("llvmlite")
 
 from chainrule.program.arguments import Sound
 from chainrule.program.ir import interpret
-from chainrule.program.native import blocks, mixed, nests, products, threads
+from chainrule.program.native import blocks, mixed, nests, products_blocks, products_loops, threads
 from chainrule.program.passes import optimise
 from chainrule.program.trace import trace
 
@@ -28,9 +28,10 @@ def small(monkeypatch):
         monkeypatch.setattr(module, "WORK", 2000)
     monkeypatch.setattr(blocks, "SHARE", 1)
     monkeypatch.setattr(nests, "EVEN", 16)
-    monkeypatch.setattr(products, "LIGHT", 1500)
-    monkeypatch.setattr(products, "HEAVY", 3000)
-    monkeypatch.setattr(products, "BLOCK", 64)
+    monkeypatch.setattr(products_blocks, "LIGHT", 1500)
+    monkeypatch.setattr(products_blocks, "HEAVY", 3000)
+    for module in (products_blocks, products_loops):
+        monkeypatch.setattr(module, "BLOCK", 64)
     monkeypatch.setattr(blocks.count_of, "__defaults__", (2000,))
 
 

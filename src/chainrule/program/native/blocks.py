@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from chainrule.program.native.builder import Builder, Value, constant, with_lanes
+from chainrule.program.native.counted import repeat
 from chainrule.program.native.values import Memory
 
 MOST = 64  # blocks
@@ -119,8 +120,6 @@ class Parts:
 
     def join(self, b: Builder, target: Memory, lanes: int) -> None:
         """Write the code that puts the parts together, into memory without gaps."""
-        from chainrule.program.native.products import repeat
-
         kind, whole = target.type, self.memory
         first = b.offset(kind, whole.pointer, whole.offset)
         into = b.offset(kind, target.pointer, target.offset)

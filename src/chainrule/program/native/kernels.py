@@ -18,12 +18,13 @@ from chainrule.program.backend.arrays import kind_of as backend_kind
 from chainrule.program.backend.numbers import function_of
 from chainrule.program.ir import PYTHON, Equation, Program, Symbol
 from chainrule.program.loops.ir import taken_from
-from chainrule.program.native import lanes, nests, products, target
+from chainrule.program.native import lanes, nests, products, products_blocks, target
 from chainrule.program.native.blocks import Blocks, Parts
 from chainrule.program.native.builder import SIZES, STORED, Builder, Value, constant, type_of
 from chainrule.program.native.lanes import Lanes, single
 from chainrule.program.native.nests_clusters import Cluster, clusters
 from chainrule.program.native.nests_positions import Unfit
+from chainrule.program.native.products_terms import terms_of, work
 from chainrule.program.native.rounds_large import Buffer, put_at, reads_after, writes_at
 from chainrule.program.native.scalars import FLOATS, MAPS, NotLowered
 from chainrule.program.native.simpler import simpler
@@ -325,14 +326,14 @@ class Arrays(Straight):
         """Tell whether a product is more than unrolled code should be."""
         xs = [x for x in e.inputs if x.__class__ is Symbol]
         return any(self.values[x].__class__ is Memory and is_large(x) for x in xs) or (
-            is_large(e.output) or products.work(products.terms_of(e), *xs) > UNROLLED)  # fmt: skip
+            is_large(e.output) or work(terms_of(e), *xs) > UNROLLED)  # fmt: skip
 
     def product(self, e, s):
         """Write a product."""
         self.has_arrays = True
         x, y = [self.memory_of(v) for v in e.inputs if v.__class__ is Symbol]
         width = target.host().lanes * 8
-        cut = products.cut_of(e, x, y, Memory.of_rows(Value("ptr", "null"), s.shape, s.dtype), width)
+        cut = products_blocks.cut_of(e, x, y, Memory.of_rows(Value("ptr", "null"), s.shape, s.dtype), width)
         if cut is not None and len(self.scopes) == 1:
             return self.product_in_blocks(e, s, x, y, cut, width)
         out = self.room(s)
@@ -341,13 +342,13 @@ class Arrays(Straight):
             products.multiply(self.b, e, x, y, out, lambda count: self.at(self.words_for(count, kind)), width)
             return out
         ends = [self.b.offset(kind, m.pointer, m.offset) for m in (x, y, out)]
-        key = str(products.terms_of(e)), kind, *[(m.shape, m.strides) for m in (x, y, out)]
+        key = str(terms_of(e)), kind, *[(m.shape, m.strides) for m in (x, y, out)]
         if key not in self.shared:
             self.shared[key] = self.shared_product(e, x, y, out, width)
         self.b.call(self.shared[key], "void", self.at(0), *ends)
         return out
 
-    def product_in_blocks(self, e, s, x: Memory, y: Memory, cut: products.Cut, width: int):
+    def product_in_blocks(self, e, s, x: Memory, y: Memory, cut: products_blocks.Cut, width: int):
         """Write a product as a function that is run block by block."""
         with self.blocks() as (before, blocks):
             b, kind = self.b, x.type
@@ -363,7 +364,7 @@ class Arrays(Straight):
                 start = self.at(self.place(size * blocks.count))
                 return b.offset("double", start, b.binary("mul", blocks.index, constant("i64", size)))
 
-            products.multiply_block(b, e, x, y, out, cut, blocks, scratch, width)
+            products_blocks.multiply_block(b, e, x, y, out, cut, blocks, scratch, width)
         for parts in blocks.later:
             self.join(parts)
         return self.values[s]
