@@ -14,7 +14,8 @@ import chainrule as cr
 from chainrule import tree
 from chainrule.program.ir import Guard, GuardFailed, Symbol, applied, form, replaced, verify
 from chainrule.program.record import finished, recording
-from chainrule.program.tracing import Recording, Tracer
+from chainrule.program.recording import Recording
+from chainrule.program.tracing import Tracer
 from chainrule.testing.samples import all_samples, policy_samples
 
 # Where rules ask for a value while they are recorded, and why they must: what they compute goes another way then.

@@ -20,7 +20,7 @@ from chainrule.program.passes import optimise
 from chainrule.program.passes.dead import dead
 from chainrule.program.places import Spot
 from chainrule.program.record import run_recorded
-from chainrule.program.tracing import Recording
+from chainrule.program.recording import Recording
 from chainrule.transforms.common import need_function
 
 WRITTEN = 1000  # a captured array of at most so many numbers stands in the source

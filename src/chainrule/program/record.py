@@ -14,7 +14,8 @@ from chainrule.engine import tape
 from chainrule.engine.boxed import Boxed, inexact
 from chainrule.engine.held import COPIES
 from chainrule.program.ir import Program
-from chainrule.program.tracing import RECORDINGS, Recording, Tracer
+from chainrule.program.recording import Recording
+from chainrule.program.tracing import RECORDINGS, Tracer
 from chainrule.transforms.common import name_of, need_function, output_point, own, run
 
 
