@@ -30,6 +30,8 @@ def clock(names: Names, space: dict) -> str | None:
             return f"{name}.{min(hit)}"
     for name in names.globals & space.keys():
         v = space[name]
+        if hasattr(v.__class__, "__getattr__"):  # code of a user's, which may do anything
+            continue
         own = getattr(v, "__name__", None)
         home = getattr(v, "__module__", None)
         home = MODULES.get(home, home) if isinstance(home, str) else None

@@ -186,16 +186,21 @@ class Compiled:
             if not finite(outputs):
                 return self._careful(kind, args, kwargs, points)
             if path.writes:
-                return self._finish(path.program.structure, outputs, path.writes, (*points, *outside), args, kwargs)
+                return self._finish(path, outputs, (*points, *outside), args, kwargs)
             return tree.unflatten(path.program.structure, outputs)
         if points is args:
             key, points = self._kind_of(args, kwargs)
         return self._trace(key, args, kwargs, points, paths)
 
-    def _finish(self, structure, outputs, writes, points, args, kwargs):
+    def _finish(self, path, outputs, points, args, kwargs):
+        """Return results of a path; see `_written`."""
+        others = [x for x, *_ in path.surroundings.arrays]  # the function reads these, too
+        return self._written(path.program.structure, outputs, path.writes, points, others, args, kwargs)
+
+    def _written(self, structure, outputs, writes, points, others, args, kwargs):
         """Return results; what the function wrote into its arguments, or arrays outside, is written there."""
         if writes:
-            if len(points) <= max(writes) or not can_write(points, writes):
+            if len(points) <= max(writes) or not can_write([*points, *others], writes):
                 return self._fallback(args, kwargs)
             for k, y in zip(writes, outputs[-len(writes) :], strict=True):
                 points[k][...] = y
@@ -315,7 +320,7 @@ class Compiled:
             if finite(outputs):
                 given = (*points, *(path.surroundings.read() or ()))
                 outputs = [fresh(y) for y in outputs]
-                return self._finish(path.program.structure, outputs, path.writes, given, args, kwargs)
+                return self._finish(path, outputs, given, args, kwargs)
             return self._careful(kind, args, kwargs, points)
 
     def _as_run(self, why, args, kwargs):
@@ -326,7 +331,7 @@ class Compiled:
         if not finite(result.values):
             result.undo()
             return self._f(*args, **kwargs)
-        return self._finish(result.structure, result.values, result.writes, result.points, args, kwargs)
+        return self._written(result.structure, result.values, result.writes, result.points, result.others, args, kwargs)
 
     def _path(self, args, kwargs, careful):
         """Record the function, and compile what was recorded. Much is made for it, and little of that can be freed."""
@@ -389,7 +394,7 @@ class Compiled:
 
     def _finish_careful(self, path, outputs, points, args, kwargs):
         if finite(outputs):
-            return self._finish(path.program.structure, outputs, path.writes, points, args, kwargs)
+            return self._finish(path, outputs, points, args, kwargs)
         return self._fallback(args, kwargs)
 
     def _fallback(self, args, kwargs):

@@ -5,33 +5,33 @@ involved. So a *twin* of the function is traced: the same code, with globals and
 Tracers, and other functions twins. Each call then reads the arrays where they stand, be they written to or replaced by
 others of the same shape and dtype.
 
-Lists, tuples and dicts that stand in globals and cells have twins, too, with Tracers in place of their arrays. Arrays
-that are found otherwise, in attributes say, are compared by content; so are those of functions that are reached in
-other ways as well. `Walk.twin` goes the same ways.
+Lists, tuples and dicts that stand in globals and cells have twins, too, with Tracers in place of their arrays. What is
+found otherwise, in attributes say, has no twin, and arrays there are compared by content: in a function, a container or
+an array that is found in both ways, the two would differ. `Walk.twin` goes the same ways.
 """
 
+import builtins
 import functools
 import types
 from operator import is_
 
-from chainrule.errors import _HERE
+import numpy as np
+
 from chainrule.program.names import names_in
 from chainrule.program.tracing import Tracer
-from chainrule.program.walk import MOST, TWINNED, home_of_function
-
-INSIDE = tuple(_HERE + part for part in ("transforms", "program"))  # our code whose closures hold users' functions
+from chainrule.program.walk import INSIDE, MOST, TWINNED, home_of_function
 
 
 class Changed(Exception):
-    """A run has changed a container of which a copy was traced."""
+    """A run has changed a container of which a copy was traced, or may have asked which array is which."""
 
 
 class Lift:
     """The arrays to be lifted, as a walk found them."""
 
     def __init__(self, walk) -> None:
-        self.fixed = walk.written_cells | walk.written_spaces  # what code writes is left as it is
-        self.found = {p: found for p, found in walk.liftable.items() if p[0] not in self.fixed}
+        self.fixed, self.plain = walk.fixed, walk.plain  # what code writes is left as it is
+        self.found = {p: found for p, found in walk.liftable.items() if not {p[0], id(found[2])} & self.plain}
         self.arrays = [array for _, _, array, _ in self.found.values()]
         self.spaces = {}  # id of globals -> those of the twins, and the original
         self.twins = {}  # id of a function -> (its twin, the function)
@@ -42,7 +42,7 @@ class Lift:
 
     def twin(self, f, program, level):
         """Return the twin of a function, after the arrays have become inputs of a program."""
-        self.made, self.symbols, self.boxes = {}, {}, []
+        self.made, self.symbols, self.boxes, self.cyclic = {}, {}, [], set()
         for place, (_, _, array, name) in self.found.items():
             self.symbols[place] = symbol = program.symbol(array, name)
             program.inputs.append(symbol)
@@ -69,13 +69,17 @@ class Lift:
         if id(v) in self.twins:
             return self.twins[id(v)][0]
         c = v.__class__
+        if id(v) in self.plain:
+            return v
         if c is types.FunctionType:
             whose = home_of_function(v)
             if whose == "user" or v.__code__.co_filename.startswith(INSIDE):
                 return self.function(v, whose)
         elif c is functools.partial:
             f = self.of(v.func)
-            return v if f is v.func else functools.partial(f, *v.args, **v.keywords)
+            if f is not v.func:
+                self.twins[id(v)] = functools.partial(f, *v.args, **v.keywords), v
+                return self.twins[id(v)][0]
         elif c is types.MethodType:
             f = self.of(v.__func__)
             return v if f is v.__func__ else types.MethodType(f, v.__self__)
@@ -89,19 +93,36 @@ class Lift:
     def container(self, v):
         """Return the twin of a container: a copy with twins of its entries, if any entry has one."""
         if id(v) in self.containers:
-            return self.containers[id(v)][0]
-        self.containers[id(v)] = v, v, None  # a container may hold itself
+            twin, _, found = self.containers[id(v)]
+            if found is None and twin is not v:  # it holds itself
+                if twin is None:
+                    raise Changed
+                self.cyclic.add(id(v))
+            return twin
+        twin = None if v.__class__ is tuple else v.__class__()
+        self.containers[id(v)] = twin, v, None
         keys = list(v) if v.__class__ is dict else range(len(v))
         boxes = [self.made.get((id(v), key)) if key.__class__ in (int, str) else None for key in keys]
         found = [self.of(v[key]) if box is None else box for key, box in zip(keys, boxes, strict=True)]
-        if all(x is v[key] for key, x in zip(keys, found, strict=True)):
+        if id(v) not in self.cyclic and all(x is v[key] for key, x in zip(keys, found, strict=True)):
+            self.containers[id(v)] = v, v, None
             return v
-        twin = dict(zip(keys, found, strict=True)) if v.__class__ is dict else v.__class__(found)
+        if twin is None:
+            twin = tuple(found)
+        elif v.__class__ is dict:
+            twin.update(zip(keys, found, strict=True))
+        else:
+            twin += found
         self.containers[id(v)] = twin, v, found
         return twin
 
-    def check(self):
-        """Raise if the run has changed the twin of a container: the container itself is what it was."""
+    def check(self, frames):
+        """Raise if the run has changed the twin of a container, or asked which array is which: Tracers stand for them.
+
+        `frames` has the code that ran with its globals; None if that is not known.
+        """
+        if frames is None or any(asks_which(code, space) for code, space in self.originals(frames).items()):
+            raise Changed
         for twin, v, found in self.containers.values():
             now = list(twin.values()) if twin.__class__ is dict else twin
             if found is not None and not (
@@ -121,7 +142,7 @@ class Lift:
         made = types.FunctionType(code, space, f.__name__, f.__defaults__, cells or None)
         self.twins[id(f)] = made, f
         made.__kwdefaults__, made.__qualname__, made.__module__ = f.__kwdefaults__, f.__qualname__, f.__module__
-        made.__dict__.update(f.__dict__)
+        made.__dict__ = f.__dict__
         for new, old in zip(cells, closure, strict=True):
             if new is not old:
                 try:
@@ -143,3 +164,16 @@ class Lift:
         if id(original) not in self.spaces:
             self.spaces[id(original)] = dict(original), original
         return self.spaces[id(original)][0]
+
+
+def asks_which(code, space):
+    """Tell whether a piece of code may ask whether two arrays are one object."""
+    for chain in names_in(code).compared:
+        if not chain:
+            return True
+        v = space.get(chain[0], getattr(builtins, chain[0], None))
+        for name in chain[1:]:
+            v = getattr(v, name, None) if isinstance(v, type | types.ModuleType) else None
+        if v is None or isinstance(v, np.ndarray):
+            return True
+    return False

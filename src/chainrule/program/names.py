@@ -11,6 +11,8 @@ TYPES = frozenset({"ndarray", "float", "complex", "Number", "Real", "Complex", "
 ASKING = frozenset({"isinstance", "type", "issubclass"})
 NAMESPACES = frozenset({"globals", "exec", "eval"})
 SEEDED = frozenset({"default_rng", "RandomState", "Random", "SeedSequence", "PCG64", "MT19937", "Philox", "SFC64"})
+WHICH = frozenset({"id", "is_", "is_not"})  # what tells which of several objects a value is
+LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD"})
 BETWEEN = frozenset({"CACHE", "PRECALL", "PUSH_NULL", "NOP", "EXTENDED_ARG"})
 
 
@@ -28,6 +30,7 @@ class Names:
     asked: set = field(default_factory=set)  # attributes that may not be there
     kinds: str = ""  # what a value is asked to be: a traced one is none of these
     namespaces: bool = False  # whether the dict of the globals is asked for
+    compared: set = field(default_factory=set)  # what is asked to be one object: dotted names, () for anything else
     unseeded: str = ""  # a random generator that is made without a seed
 
 
@@ -37,7 +40,7 @@ def names_in(code) -> Names:
     found = Names()
     found.codes.add(code)
     steps = [i for i in dis.get_instructions(code) if i.opname not in BETWEEN]
-    for i, after, then in zip(steps, [*steps[1:], None], [*steps[2:], None, None], strict=False):
+    for at, (i, after, then) in enumerate(zip(steps, [*steps[1:], None], [*steps[2:], None, None], strict=False)):
         name = i.opname
         if name in ("LOAD_GLOBAL", "LOAD_NAME"):
             found.globals.add(i.argval)
@@ -52,6 +55,10 @@ def names_in(code) -> Names:
             found.written_cells.add(i.argval)
         elif name == "LOAD_CONST" and isinstance(i.argval, str) and i.argval.isidentifier():
             found.attributes.add(i.argval)  # getattr(x, "name")
+        elif name == "IS_OP" and steps[at - 1].opname != "LOAD_CONST":
+            found.compared.add(dotted(steps, at - 1))
+        if name in LOADS and i.argval in WHICH:
+            found.compared.add(())
         if i.argval in SEEDED and "LOAD" in name and after is not None and called_empty(after, then):
             found.unseeded = i.argval
     if ASKING & found.globals and TYPES & (found.globals | found.attributes):
@@ -65,7 +72,7 @@ def names_in(code) -> Names:
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
             more = names_in(inner)
-            for part in ("globals", "attributes", "imports", "written_globals", "codes", "asked"):
+            for part in ("globals", "attributes", "imports", "written_globals", "codes", "asked", "compared"):
                 getattr(found, part).update(getattr(more, part))
             found.written_cells |= more.written_cells
             found.unseeded, found.kinds = found.unseeded or more.unseeded, found.kinds or more.kinds
@@ -73,6 +80,15 @@ def names_in(code) -> Names:
     found.computed = found.computed or bool(COMPUTED & (found.globals | found.attributes))
     found.namespaces = found.namespaces or bool(NAMESPACES & found.globals)
     return found
+
+
+def dotted(steps, at):
+    """Return the names of what was loaded by its name from the globals, and its attributes; () for anything else."""
+    names = []
+    while steps[at].opname == "LOAD_ATTR":
+        names.insert(0, steps[at].argval)
+        at -= 1
+    return (steps[at].argval, *names) if steps[at].opname in ("LOAD_GLOBAL", "LOAD_NAME") else ()
 
 
 def called_empty(after, then):

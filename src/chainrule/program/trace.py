@@ -32,12 +32,16 @@ class Untraceable(Exception):
 
 
 class Result(NamedTuple):
-    """What a function returned, for `chainrule.tree`; what it wrote to which points; what takes back random draws."""
+    """What a function returned, for `chainrule.tree`; what it wrote to which points; what takes back what it did.
+
+    `others` are the other arrays that it can have read.
+    """
 
     structure: Any
     values: list
     writes: list
     points: list
+    others: list
     undo: Callable
 
 

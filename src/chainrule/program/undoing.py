@@ -3,11 +3,13 @@
 `before` and `after` are walks from the same function, before and after its run.
 """
 
+import types
+
 import numpy as np
 
 from chainrule.engine.boxed import Boxed
 from chainrule.program.surroundings import MISSING, alike_or_same, same_bytes, same_content
-from chainrule.program.walk import Current
+from chainrule.program.walk import ATOMS, PLAIN, Current
 
 
 def changed(before, after) -> str | None:
@@ -54,6 +56,10 @@ def undo(before) -> None:
     for container, keys, values in found.contents:
         if not same_content(container, keys, values):
             refill(container, values if keys is None else zip(keys, values, strict=True))
+    for container, count in before.large:
+        if len(container) > count and isinstance(container, list | dict):
+            for key in reversed(range(count, len(container)) if isinstance(container, list) else [*container][count:]):
+                del container[key]
     for x, shape, dtype, raw in found.arrays:
         if raw.__class__ is bytearray and x.shape == shape and x.dtype == dtype and not same_bytes(x, raw):
             x[...] = np.frombuffer(raw, dtype).reshape(shape)
@@ -79,10 +85,34 @@ def mend(walk, twins=None) -> None:
         v = cell.cell_contents
         if id(v) in originals or isinstance(v, Boxed):
             cell.cell_contents = originals[id(v)] if id(v) in originals else unboxed(v)
-    for container, _, _ in walk.surroundings.contents:
+    for container in [c for c, *_ in (*walk.surroundings.contents, *walk.large)]:
         entries = container.items() if isinstance(container, dict) else enumerate(container)
         for key, v in list(entries) if hasattr(container, "__setitem__") else ():
             put(container, key, v)
+
+
+def settled(before) -> bool:
+    """Tell whether a run has left nothing in what it reads but plain values, and what stood there before.
+
+    An object or a function that it has made may hold Tracers and twins, or be one.
+    """
+    found, known = before.surroundings, {id(v) for v in before.known.values()}
+
+    def plain(v):
+        if v is MISSING or id(v) in known or v.__class__ in ATOMS or isinstance(v, (*PLAIN, types.ModuleType)):
+            return True
+        if v.__class__ in (list, tuple, dict, set):
+            return all(map(plain, v)) and (v.__class__ is not dict or all(map(plain, v.values())))
+        return v.__class__ is np.ndarray and v.dtype != object
+
+    now = [(mapping.get(key, MISSING), seen) for mapping, key, seen in found.slots]
+    now += [(v, MISSING) for space, had in before.spaces.values() for key, v in space.items() if key not in had]
+    now += [(cell.cell_contents, seen) for cell, seen in found.cells]
+    now += [(getattr(holder, name, MISSING), seen) for holder, name, seen in found.attributes]
+    for container, keys, values in found.contents:
+        if not same_content(container, keys, values):
+            now += [(v, MISSING) for v in (container if keys is None else [*container, *container.values()])]
+    return all(v is seen or plain(v) for v, seen in now) and not any(len(v) > count for v, count in before.large)
 
 
 def refill(container, entries):

@@ -31,7 +31,9 @@ ATOMS = frozenset({int, float, complex, str, bytes, bool, type(None), np.float64
 MAPPINGS = (dict, types.MappingProxyType)
 CONTAINERS = (list, tuple, dict, set, frozenset, deque, bytearray, array.array, types.MappingProxyType)
 TWINNED = (list, tuple, dict)  # of which a copy can stand for the original
+FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
 ADOPT = _HERE + "adopt"
+INSIDE = tuple(_HERE + part for part in ("transforms", "program"))  # our code whose closures hold users' functions
 LARGE = 1 << 20  # bytes of an array of which a walk before the run keeps a checksum only
 MOST = 10_000  # values in one container
 BOUND = 5_000  # values that are looked at before anything has run
@@ -91,6 +93,9 @@ class Walk:
     `ran` has the code that ran, with its globals; None stands for all code. `guards` is off in a walk that only looks
     for what there is, which is bounded. Arrays at the places of `lift`, (id of holder, key), are left to the program's
     inputs, as far as twins read them.
+
+    `plain` has the ids of what is found in other ways than those that twins go, too. It has no twin: there would be two
+    of it, of which one can be changed, or compared with the other.
     """
 
     def __init__(self, roots, ran=None, *, guards=True, lift=None):
@@ -100,11 +105,13 @@ class Walk:
         self.packages = {package_of(root) for root in roots}
         self.lifted_places = {} if lift is None else lift.found
         self.twinned = None if lift is None else lift.twinned  # ids of functions, and their code
+        self.untwinned = frozenset() if lift is None else lift.plain
+        self.fixed = set() if lift is None else set(lift.fixed)  # ids of cells and globals that code writes
         self.forced = set()  # code that counts as run
         self.doubts = []
         names, before = set(), -1
-        while len(names) + len(self.forced) > before:  # until no code is found whose names are new
-            before = len(names) + len(self.forced)
+        while len(names) + len(self.forced) + len(self.fixed) > before:  # until no code is found whose names are new
+            before = len(names) + len(self.forced) + len(self.fixed)
             self.start(frozenset(names))
             for code, space in (ran or {}).items():
                 self.code(code, space, False, self.is_twinned(code))
@@ -131,10 +138,10 @@ class Walk:
         self.known = {}  # (id, forced) -> object that was looked at
         self.places, self.placed, self.codes, self.reached, self.asked = set(), set(), set(), set(), set()
         self.arrays, self.generators, self.boxes, self.todo, self.to_twin = [], [], [], [], []
+        self.met, self.plain, self.large = set(), set(), []  # ids of arrays; see above; containers and their lengths
         self.spaces = {}  # id of an object's namespace -> (it, the names that it had)
         self.liftable = {}  # place -> (holder, key, array, name)
         self.lifted = set()  # places
-        self.written_cells, self.written_spaces = set(), set()
         self.everything = False  # whether code asks for attributes by computed names
 
     def run(self):
@@ -150,6 +157,7 @@ class Walk:
     def slot(self, mapping, key, v, owner=None, force=False, liftable=False):
         """Go through an entry of a namespace, that of `owner` if it has no dict of its own."""
         place = id(mapping if owner is None else owner), key
+        liftable = liftable and place[0] not in self.fixed
         if (place, liftable) in self.placed:
             return
         self.placed.add((place, liftable))
@@ -161,6 +169,7 @@ class Walk:
     def cell(self, cell, name, force, liftable):
         """Go through a closure cell."""
         place = id(cell), None
+        liftable = liftable and place[0] not in self.fixed
         try:
             v = cell.cell_contents
         except ValueError:
@@ -200,7 +209,9 @@ class Walk:
         known = id(v), force, "twin"
         if known in self.known or (not self.guards and c is types.FunctionType and self.is_far(v)):
             return
-        if c is types.FunctionType:
+        if id(v) in self.untwinned:
+            self.todo.append((v, force))
+        elif c is types.FunctionType:
             self.known[known] = v
             self.function(v, force, self.is_twinned(v))
         elif c is functools.partial:
@@ -214,12 +225,15 @@ class Walk:
         elif c in TWINNED and len(v) <= MOST:
             self.known[known] = v
             self.entries(v, force, name)
+        elif isinstance(v, np.ndarray) and not isinstance(v, Boxed):
+            self.array(v, force)
         else:
             self.todo.append((v, force))
 
     def entries(self, v, force, name):
         """Go through a container that has a twin: arrays in it can be inputs of the program, too."""
         keys = list(v) if v.__class__ is dict else None
+        self.todo += [(key, force) for key in keys or () if isinstance(key, FUNCTIONS)]
         values = []
         for key in range(len(v)) if keys is None else keys:
             x = v[key]
@@ -242,13 +256,11 @@ class Walk:
             return
         again = (id(v), not force) in self.known
         self.known[id(v), force] = v
+        self.plain.add(id(v))
         if isinstance(v, Boxed):
             self.boxes.append(v)
         elif isinstance(v, np.ndarray):
-            if not again:
-                self.arrays.append(v)
-                if v.dtype == object:
-                    self.todo += [(x, force) for x in v.ravel().tolist()]
+            self.array(v, force)
         elif isinstance(v, types.FunctionType):
             self.function(v, force)
         elif isinstance(v, types.ModuleType):
@@ -267,6 +279,14 @@ class Walk:
         else:
             self.object(v, c, force)
 
+    def array(self, v, force):
+        """Take note of an array."""
+        if id(v) not in self.met:
+            self.met.add(id(v))
+            self.arrays.append(v)
+            if v.dtype == object:
+                self.todo += [(x, force) for x in v.ravel().tolist()]
+
     def is_far(self, v):
         """Tell whether a value belongs to an installed package other than that of the function."""
         root = package_of(v)
@@ -275,6 +295,7 @@ class Walk:
     def container(self, v, force, again):
         """Go through the values of a container."""
         if len(v) > MOST:
+            self.large.append((v, len(v)))
             if self.guards:
                 self.doubt(f"it reads a {type(v).__name__} of {len(v)} values, which each call would have to compare")
             return
@@ -283,7 +304,9 @@ class Walk:
         if not again and v.__class__ is not tuple:
             self.surroundings.contents.append((v, list(v) if mapping else None, values))
         self.todo += [(x, force) for x in values if x.__class__ not in ATOMS]
-        if v.__class__ not in CONTAINERS and not hasattr(v, "_fields"):
+        if mapping:
+            self.todo += [(key, force) for key in v if isinstance(key, FUNCTIONS)]
+        if v.__class__ not in CONTAINERS and not hasattr(v.__class__, "_fields"):
             self.object(v, v.__class__, force)
 
     def object(self, v, c, force):
@@ -361,6 +384,9 @@ class Walk:
         """Go into a function, or its twin: by the names that its code has, to its closure and its defaults."""
         if home_of_function(f) != "user":  # a transform, or a wrapper by NumPy: it holds the user's function
             adopted = f.__code__.co_filename.startswith(ADOPT)  # its code runs with other globals
+            twinned = twinned and f.__code__.co_filename.startswith(INSIDE)
+            if "__wrapped__" in self.attribute_names:
+                self.todo.append((f.__dict__.get("__wrapped__"), force))
             for cell in () if adopted else f.__closure__ or ():
                 try:
                     self.go_on(cell.cell_contents, force, twinned, None)
@@ -378,7 +404,7 @@ class Walk:
         self.code(code, f.__globals__, force, twinned)
         for name, cell in zip(code.co_freevars, f.__closure__ or (), strict=True):
             if name in found.written_cells:
-                self.written_cells.add(id(cell))
+                self.fixed.add(id(cell))
             self.cell(cell, name, force, twinned)
         self.surroundings.attributes.append((f, "__code__", code))  # tools that reload modules put in another
         for which in ("__defaults__", "__kwdefaults__"):
@@ -386,6 +412,11 @@ class Walk:
             if values:
                 self.surroundings.attributes.append((f, which, values))
                 self.todo.append((values, force))
+        for name in self.chosen(f.__dict__):
+            if name != "__wrapped__" or name in self.attribute_names:
+                self.slot(f.__dict__, name, f.__dict__[name], None, force)
+        for name in (self.asked & self.attribute_names) - f.__dict__.keys():
+            self.slot(f.__dict__, name, MISSING)
 
     def is_twinned(self, f):
         """Tell whether arrays that a function, or code, reads are inputs of the program."""
@@ -400,7 +431,7 @@ class Walk:
         self.found_names |= found.attributes
         self.everything = self.everything or found.computed
         if found.written_globals or found.namespaces:
-            self.written_spaces.add(id(space))
+            self.fixed.add(id(space))
         self.asked |= found.asked
         names = [n for n in space if not n.startswith("__")] if found.namespaces else found.globals
         for name in names:

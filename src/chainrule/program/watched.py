@@ -48,7 +48,7 @@ def watched(f, roots, args, kwargs, dynamic, *, careful=False) -> tuple[Traced, 
     if lift:
         try:
             made = ran(before, f, args, kwargs, dynamic, lift=lift, **options)
-            lift.check()
+            lift.check(made.frames)
         except Exception:  # plain code needs plain arrays; what the function itself raises is raised again
             undo()
             made = None
@@ -64,18 +64,23 @@ def watched(f, roots, args, kwargs, dynamic, *, careful=False) -> tuple[Traced, 
         frames = lift.originals(frames)
         twins = {id(twin): v for twin, v, _ in lift.containers.values()}
         lift.clear()
-    result = Result(made.program.structure, made.outputs, made.writes, made.points, undo)
+    others = [x for x, *_ in before.surroundings.arrays if not any(x is y for y in made.points)]
+    result = Result(made.program.structure, made.outputs, made.writes, made.points, others, undo)
     try:
         after = Walk(roots, frames, lift=lift)
     except Unclear as why:
         undoing.mend(before, twins)
-        if why.wrong:
+        if why.wrong or not undoing.settled(before):
             undo()
-        raise Untraceable(str(why), result=None if why.wrong else result) from None
+            result = None
+        raise Untraceable(str(why), result=result) from None
     changed = undoing.changed(before, after)
     if after.boxes or changed is not None:
         undoing.mend(before, twins)
         undoing.mend(after, twins)
+        if not undoing.settled(before):
+            undo()
+            result = None
         raise Impure(f"it changes {changed or 'an object'}, which stands outside of it", result=result)
     if chance.moved() or not all(map(chance.knows, after.generators)):
         raise Untraceable("it draws random numbers, which would be the same in each run", result=result)
