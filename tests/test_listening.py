@@ -80,13 +80,13 @@ def test_the_hook_is_off_while_a_call_is_recorded(monkeypatch):
 
     def f(x):
         y = np.sin(x) * 2.0 + x
-        hooks["user"].append(sys.gettrace())
+        hooks["user"].append(repr(sys.gettrace()))
         return np.sum(y)
 
     cr.compile(cr.grad(f))(X)
     assert hooks["plain"]
     assert not any(hooks["plain"])
-    assert all("called" in repr(hook) for hook in hooks["user"][:1])
+    assert all("called" in hook for hook in hooks["user"][:1])
     assert sys.gettrace() is None or "listening" not in repr(sys.gettrace())
 
 

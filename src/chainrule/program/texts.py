@@ -4,6 +4,7 @@ import ast
 import functools
 import linecache
 import sys
+import types
 
 from chainrule.program.places import OURS, users
 
@@ -20,7 +21,7 @@ def only_written() -> bool:
     It is a call of a function that `WRITERS` names, the result of which is not used, or raises an error. Without source
     the answer is no.
     """
-    frame = sys._getframe(2)
+    frame: types.FrameType | None = sys._getframe(2)
     while frame is not None:
         code, module = frame.f_code, frame.f_globals.get("__name__", "")
         if module.partition(".")[0] in LOGGING:
