@@ -98,19 +98,19 @@ EDITED = {
     "triangle without its diagonal": (
         "nests_handlers triangle", '"sle" if lower else "sge"', '"slt" if lower else "sgt"'),
     "last entry of a rest left out": (
-        "nests_emit Emit.inner", "if full < high:", "if full < high - 1:"),
+        "nests_loops Loops.inner", "if full < high:", "if full < high - 1:"),
     "shift along an outer axis without its stride": (
-        "nests_emit Emit.address", "fixed += p.shift * stride", "fixed += p.shift"),
+        "nests_memory address", "fixed += p.shift * stride", "fixed += p.shift"),
     "reversed rows not reversed": (
-        "nests_emit Emit.load", "x = b.shuffle(x, None, range(self.lanes)[::-1])", "pass"),
+        "nests_memory load", "x = b.shuffle(x, None, range(w.lanes)[::-1])", "pass"),
     "strided entries loaded as neighbours": (
-        "nests_emit Emit.lane_pointers", "n * step", "n"),
+        "nests_memory lane_pointers", "n * step", "n"),
     "choice by the other answer": (
         "nests_emit Emit.compute", "return b.select(mask, x, y), level", "return b.select(mask, y, x), level"),
     "one of several rounds taken twice": (
-        "nests_emit Emit.in_turns", 'constant("i64", k * self.lanes)', 'constant("i64", self.lanes)'),
+        "nests_loops Loops.in_turns", 'constant("i64", k * w.lanes)', 'constant("i64", w.lanes)'),
     "negative index one place off": (
-        "nests_emit Emit.checked", 'b.binary("add", value, number(n))', 'b.binary("add", value, number(n - 1))'),
+        "nests_memory checked", 'b.binary("add", value, number(n))', 'b.binary("add", value, number(n - 1))'),
     "lanes beyond the end added up": (
         "nests_roots Total.add", "new = b.select(first_lanes(w.live, w.lanes), new, old)", "pass"),
     "accumulators not emptied": (

@@ -9,7 +9,7 @@ pytest.importorskip("llvmlite")
 
 from chainrule.errors import BoundsError
 from chainrule.program.ir import interpret
-from chainrule.program.native import blas, builder, mixed, nests_emit, straight
+from chainrule.program.native import blas, builder, mixed, nests_loops, straight
 from chainrule.program.passes import optimise
 from chainrule.program.record import record
 from chainrule.program.trace import trace
@@ -213,8 +213,8 @@ def test_a_lane_too_many(monkeypatch):
 
 
 def test_a_loop_that_is_a_round_too_long(monkeypatch):
-    plain = nests_emit.Emit.inner
-    monkeypatch.setattr(nests_emit.Emit, "inner", lambda self, low, high: plain(self, low, high + 1))
+    plain = nests_loops.Loops.inner
+    monkeypatch.setattr(nests_loops.Loops, "inner", lambda self, low, high: plain(self, low, high + 1))
     with pytest.raises(BoundsError, match="would load"):
         twice(lambda x: x * x + 1.0, X)
 
@@ -233,8 +233,8 @@ def test_nothing_is_written(monkeypatch):
     x = np.arange(1003.0)
     program, _ = trace(lambda x: np.sqrt(x) + 1.0, (x,), {}, [True])
     program = optimise(program)
-    plain = nests_emit.Emit.inner
-    monkeypatch.setattr(nests_emit.Emit, "inner", lambda self, low, high: plain(self, low, high + 5))
+    plain = nests_loops.Loops.inner
+    monkeypatch.setattr(nests_loops.Loops, "inner", lambda self, low, high: plain(self, low, high + 5))
     monkeypatch.setattr(builder.Builder, "check", only_stores(builder.Builder.check))
     runner = mixed.build(program)
     runner.run.__globals__["empty"] = lambda *_: room[:1003]

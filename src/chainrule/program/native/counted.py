@@ -1,7 +1,7 @@
 """Loops of a known number of rounds, and pointers that go along with these.
 
 They are what products are written with, and what puts the parts of a result together. The loops of a nest are in
-`chainrule.program.native.nests_emit`, those that a program has recorded in `chainrule.program.native.rounds`.
+`chainrule.program.native.nests_loops`, those that a program has recorded in `chainrule.program.native.rounds`.
 """
 
 from chainrule.program.native.builder import Builder, Value

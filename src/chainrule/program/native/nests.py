@@ -18,7 +18,7 @@ The other modules of the family, each of which imports from those before it:
 * `nests_handlers`: what is computed from what, entry by entry;
 * `nests_walk`: the walk over equations, `nests_plan`: whether there is a nest;
 * `nests_axes`: what loops go over, and what a round asks for;
-* `nests_emit`: the code of a nest;
+* `nests_memory`: addresses, loads and stores; `nests_emit`: the code of a round; `nests_loops`: the loops around it;
 * `nests_roots`: results that are stored, reductions, writes; `nests_alone`: equations with a nest to themselves;
 * `nests_clusters`: which equations are in a nest together.
 """
@@ -34,6 +34,7 @@ from chainrule.program.native.nests_axes import MODES, NEAR, adds_at, demand, lo
 from chainrule.program.native.nests_clusters import ALONE, Cluster
 from chainrule.program.native.nests_emit import Emit
 from chainrule.program.native.nests_kinds import folded
+from chainrule.program.native.nests_loops import Loops
 from chainrule.program.native.nests_plan import Plan
 from chainrule.program.native.nests_positions import MOST_SEGMENTS, Unfit
 from chainrule.program.native.nests_roots import Added, Stored, Total
@@ -126,10 +127,11 @@ def written(b, cluster, mode, values, memory, ends=(), strange=None, blocks=None
         return asked[s]
 
     # of a single write at an integer the loop has one round
-    emit = Emit(b, inner, values, once, mode == "flat", loops or (1,), plan.cuts or [set()], lanes_for(cluster))
-    emit.size = plan.count
+    emit = Emit(b, inner, values, once, mode == "flat", loops or (1,), lanes_for(cluster))
+    nest = Loops(emit, plan.cuts or [set()])
+    nest.size = plan.count
     if plan.count > LONG:
-        emit.order = plan.order
+        nest.order = plan.order
     if blocks is not None:
         cut(b, blocks, found, mode, loops, plan.count)
         emit.blocks = blocks if blocks.count > 1 else None
@@ -144,8 +146,8 @@ def written(b, cluster, mode, values, memory, ends=(), strange=None, blocks=None
         else:
             root = Stored(emit, m.output, axes, strange=strange if m.output in ends else None)
         made.append(root)
-    emit.flushes = lambda: [f for r in made for f in r.flushes()]
-    emit.stores = all(r.__class__ is Stored for r in made)
+    nest.flushes = lambda: [f for r in made for f in r.flushes()]
+    nest.stores = all(r.__class__ is Stored for r in made)
 
     def begin(level):
         for r in made:
@@ -160,7 +162,7 @@ def written(b, cluster, mode, values, memory, ends=(), strange=None, blocks=None
             with b.module.noted(m):
                 r.add()
 
-    emit.write(body, begin, end)
+    nest.write(body, begin, end)
     cluster.looked = {r.s for r in made if r.__class__ is Stored and r.strange is not None}
     return emit, {m.output: r.held() for m, r in zip(roots, made, strict=True)}
 
@@ -227,11 +229,11 @@ def copy(b, source: Memory, to: Memory) -> None:
     s = Symbol("copied", source.shape, source.dtype)
     axes = loop_axes(s.shape, 7)
     widest = 8 if source.type in ("double", "i64") else 4
-    emit = Emit(b, {}, {s: source}, None, False, [s.shape[a] for a in axes], [set() for _ in axes],
-                target.host().lanes * 8 // widest)  # fmt: skip
+    emit = Emit(b, {}, {s: source}, None, False, [s.shape[a] for a in axes], target.host().lanes * 8 // widest)
+    nest = Loops(emit, [set() for _ in axes])
     root = Stored(emit, s, axes, to)
-    emit.stores = True
-    emit.write(root.add, root.begin, root.end)
+    nest.stores = True
+    nest.write(root.add, root.begin, root.end)
 
 
 def flat_memory(held) -> bool:

@@ -15,6 +15,8 @@ from chainrule.program.native.builder import SIZES, STORED, constant, splat, typ
 from chainrule.program.native.lanes import Lanes
 from chainrule.program.native.nests_axes import loop_axes
 from chainrule.program.native.nests_emit import Emit
+from chainrule.program.native.nests_loops import Loops
+from chainrule.program.native.nests_memory import address, store, times
 from chainrule.program.native.nests_positions import Unfit, basic_parts, index_arrays
 from chainrule.program.native.nests_roots import Added, positions_of, sweep
 from chainrule.program.native.scalars import MAPS
@@ -85,11 +87,17 @@ def write_alone(b, e, values: dict, memory, lanes: int):
     axes = list(range(len(x.shape)))
     if axis is not None:
         axes.append(axes.pop(int(axis) % len(axes)))
-    emit = Emit(b, {}, values, memory, False, [x.shape[a] for a in axes], [set() for _ in axes], 1)
-    emit.turns = lambda rounds: 1
+    emit = Emit(b, {}, values, memory, False, [x.shape[a] for a in axes], 1)
     root = (Running if fun in RUNNING else Place)(emit, e, axes, axis)
-    emit.write(root.add, root.begin, root.end)
+    write_rounds(emit, root)
     return emit, root.held()
+
+
+def write_rounds(emit, root) -> None:
+    """Write the loops of a root, one round after the other: it counts which one is first."""
+    loops = Loops(emit, [set() for _ in emit.loops])
+    loops.one_by_one = True
+    loops.write(root.add, root.begin, root.end)
 
 
 class Running:
@@ -116,11 +124,11 @@ class Running:
         """Add an entry, and store."""
         w, b = self.emit, self.emit.b
         x = w.wide(w.cast(w.value(self.x, self.position), self.s.dtype), w.depth)
-        pointer, _, step = w.address(self.target, self.position)
+        pointer, _, step = address(w, self.target, self.position)
         with w.into(w.updates):
             y = self.how(b, b.load(self.start.type, self.total), x)
             b.store(y, self.total)
-            b.store(y, b.offset(self.target.type, pointer, w.times(w.index[-1], step)))
+            b.store(y, b.offset(self.target.type, pointer, times(b, w.index[-1], step)))
 
     def end(self, level):
         """Nothing is left to do."""
@@ -175,7 +183,7 @@ class Place:
             if self.axis is None:
                 place, step = None, 1
                 for k in reversed(range(len(self.axes))):
-                    part = w.times(w.index[k], step)
+                    part = times(b, w.index[k], step)
                     place = part if place is None else b.binary("add", place, part)
                     step *= self.x.shape[k]
             b.store(b.select(better, x, old), self.best)
@@ -191,7 +199,7 @@ class Place:
             offset, pointer = self.target.offset, self.target.pointer
             rest = [p for a, p in enumerate(self.position) if a != int(self.axis) % len(self.axes)]
             for p, stride in zip(rest, self.target.strides, strict=True):
-                pointer = b.offset("i64", pointer, w.times(w.index[p.loop], stride))
+                pointer = b.offset("i64", pointer, times(b, w.index[p.loop], stride))
             b.store(self.result, b.offset("i64", pointer, offset))
 
     def held(self):
@@ -210,8 +218,7 @@ def write_write(b, e, values, memory, lanes):
     is_put = function_of(e) is indexing.put
     value = e.inputs[1 if is_put else 0]
     axes = loop_axes(shape, 7)
-    loops = [shape[a] for a in axes]
-    emit = Emit(b, {}, values, memory, False, loops, [set() for _ in axes], lanes)
+    emit = Emit(b, {}, values, memory, False, [shape[a] for a in axes], lanes)
     parts = basic_parts(e.params["index"], s.shape)
     if parts is None:
         root = Put(emit, e, value, shape, *index_arrays(e.params["index"], s.shape))
@@ -219,8 +226,7 @@ def write_write(b, e, values, memory, lanes):
         root = Part(emit, e, value, shape)
     root.loop_axes = axes
     root.source = e.inputs[0] if is_put else None
-    emit.turns = lambda rounds: 1
-    emit.write(root.add, root.begin, root.end)
+    write_rounds(emit, root)
     return emit, root.held()
 
 
@@ -264,7 +270,7 @@ class Part:
             rest = position[len(position) - len(have) :]
             inner = tuple([0 if n == 1 else p for n, p in zip(have, rest, strict=True)])
             x = w.cast(w.operand(self.v, inner), self.s.dtype)
-            w.store(self.part, position, x)
+            store(w, self.part, position, x)
 
     def end(self, level):
         """Nothing is left to do."""

@@ -1,4 +1,4 @@
-"""What a nest makes: results that are stored, reductions, writes at integers, running sums and places of extrema.
+"""What a nest makes: results that are stored, reductions, writes that add at integers.
 
 A root has ``begin(level)`` and ``end(level)``, which write what stands before and after the loops inside a level,
 ``add()``, which writes a round, and ``flushes()``: functions that empty accumulators. ``held()`` is how the result is
@@ -26,6 +26,18 @@ from chainrule.program.native.builder import (
 )
 from chainrule.program.native.lanes import Lanes
 from chainrule.program.native.nests_kinds import FOLDS
+from chainrule.program.native.nests_loops import loop, run
+from chainrule.program.native.nests_memory import (
+    address,
+    checked,
+    flat_view,
+    lane_addresses,
+    lane_pointers,
+    load_row,
+    store,
+    store_row,
+    times,
+)
 from chainrule.program.native.nests_positions import At, Unfit
 from chainrule.program.native.scalars import MAPS
 
@@ -141,20 +153,20 @@ class Total:
         """Add a round to a row of sums in memory."""
         w, b = self.emit, self.emit.b
         position = self.target_position(c)
-        pointer, _, step = w.address(self.target, position)
+        pointer, _, step = address(w, self.target, position)
         how, kind = MAPS[self.base], self.target.type
         with w.into(w.updates):
             if step != 1:
-                for n, p in enumerate(w.lane_pointers(self.target, pointer, step)):
+                for n, p in enumerate(lane_pointers(w, self.target, pointer, step)):
                     b.store(how(b, b.load(kind, p), b.lane(x, n) if w.lanes > 1 else x), p)
                 return
             here = b.offset(self.target.type, pointer, w.index[-1])
-            old = b.load(self.target.type, here) if w.lanes == 1 else w.load_row(self.target.type, here)
+            old = b.load(self.target.type, here) if w.lanes == 1 else load_row(w, self.target.type, here)
             new = how(b, old, x)
             if w.lanes == 1:
                 b.store(new, here)
             else:
-                w.store_row(new, here)
+                store_row(w, new, here)
 
     def flushes(self):
         """Return the functions that empty the accumulators of a sum into the totals."""
@@ -219,7 +231,7 @@ class Total:
         for p, stride in zip(self.target_position(c), memory.strides, strict=True):
             if p.__class__ is At:
                 offset += p.shift * stride
-                pointer = b.offset(memory.type, pointer, w.times(w.index[p.loop], stride * p.step))
+                pointer = b.offset(memory.type, pointer, times(b, w.index[p.loop], stride * p.step))
             else:
                 offset += p * stride
         here = b.offset(memory.type, pointer, offset)
@@ -254,15 +266,15 @@ def sweep(w, memory, write, after=False, rows=None):
         start = b.offset(memory.type, memory.pointer, memory.offset)
         if rows is not None:
             first, last = w.blocks.within(b, 0, rows, 1)
-            first, last = w.times(first, size // rows), w.times(last, size // rows)
+            first, last = times(b, first, size // rows), times(b, last, size // rows)
             rest = b.binary("srem", b.binary("sub", last, first), constant("i64", lanes))
             full = b.binary("sub", last, rest)
-            w.run(first, full, lanes, lambda index, _: write(b.offset(memory.type, start, index), lanes))
-            w.run(full, last, 1, lambda index, _: write(b.offset(memory.type, start, index), 1))
+            run(b, first, full, lanes, lambda index, _: write(b.offset(memory.type, start, index), lanes))
+            run(b, full, last, 1, lambda index, _: write(b.offset(memory.type, start, index), 1))
             return
         full = size // lanes * lanes
         if full:
-            w.loop(0, full, lanes, lambda index, _: write(b.offset(memory.type, start, index), lanes))
+            loop(b, 0, full, lanes, lambda index, _: write(b.offset(memory.type, start, index), lanes))
         for n in range(full, size):
             write(b.offset(memory.type, start, n), 1)
 
@@ -301,7 +313,7 @@ class Added:
             block = position[self.before : len(position) - self.after]
             target, place, pieces = self.target, [], []
             if function_of(self.e) is indexing.unpicked:
-                target = w.flat_view(target)
+                target = flat_view(target)
             for k, array in enumerate(self.arrays):
                 n = target.shape[self.before + k]
                 if array.__class__ is int:
@@ -312,11 +324,11 @@ class Added:
                 inner = tuple(
                     [0 if m == 1 else p for m, p in zip(shape, block[len(block) - len(shape) :], strict=True)]
                 )
-                pieces.append((w.checked(w.index_value(array, inner), n), target.strides[self.before + k]))
+                pieces.append((checked(w, w.index_value(array, inner), n), target.strides[self.before + k]))
             full = (*position[: self.before], *place, *position[len(position) - self.after :])
             pieces = [(i if i.__class__ is tuple else (constant("i64", i), 0), s) for i, s in pieces]
             pieces = [((w.wide(i, w.depth), w.depth), s) for i, s in pieces]
-            pointers, _ = w.lane_addresses(target, full, pieces)
+            pointers, _ = lane_addresses(w, target, full, pieces)
             with w.into(w.updates):
                 for n, p in enumerate(pointers):
                     more = b.lane(x, n) if w.lanes > 1 else x
@@ -392,11 +404,11 @@ class Stored:
         """Write a round."""
         w = self.emit
         shape = w.shape(self.s)
-        target = w.flat_view(self.target) if w.flat and not self.given else self.target
+        target = flat_view(self.target) if w.flat and not self.given else self.target
         for position in positions_of(shape, self.loop_axes):
             if all(w.ranges[p.loop][1] <= n for p, n in zip(position, shape, strict=True) if p.__class__ is At):
                 x = w.value(self.s, position)
-                w.store(target, position, x)
+                store(w, target, position, x)
                 if self.strange is not None:
                     self.look(w.wide(w.cast(x, self.s.dtype), w.depth))
 
