@@ -10,7 +10,7 @@ import contextlib
 import numpy as np
 from planting import FAULTS, edited, marked, replaced
 
-from chainrule.program.native import nests_alone, nests_roots, reductions, scalars
+from chainrule.program.native import maps, nests_alone, nests_roots, reductions, scalars
 
 # fmt: off
 EDITED = {
@@ -32,9 +32,9 @@ EDITED = {
     "wrong factor in a power by squares": (
         "scalars power_of", "multiply(b, y, x)", "multiply(b, y, y)"),
     "sigmoid by the wrong one of its formulas": (
-        "scalars write_sigmoid", '"olt"', '"ogt"'),
+        "formulas write_sigmoid", '"olt"', '"ogt"'),
     "lanes of a long vector from its first part": (
-        "scalars joined", "b.shuffle(x, y, range(n + m))", "b.shuffle(x, y, [*range(n), *range(m)])"),
+        "library joined", "b.shuffle(x, y, range(n + m))", "b.shuffle(x, y, [*range(n), *range(m)])"),
     "numbers of a program in single precision": (
         "builder constant", "struct.pack('<d', x)", "struct.pack('<d', np.float32(x))"),
     # small arrays
@@ -143,17 +143,17 @@ EDITED = {
 
 def operands_swapped(fun):
     """Return the function of the builder, for vectors with its operands swapped."""
-    right = scalars.MAPS[fun]
+    right = maps.MAPS[fun]
     return lambda b, x, y: right(b, y, x) if x.type[0] == "<" else right(b, x, y)
 
 
 REPLACED = {
-    "operands of a subtraction of vectors swapped": lambda: (scalars.MAPS, np.subtract, operands_swapped(np.subtract)),
-    "operands of a division of vectors swapped": lambda: (scalars.MAPS, np.divide, operands_swapped(np.divide)),
+    "operands of a subtraction of vectors swapped": lambda: (maps.MAPS, np.subtract, operands_swapped(np.subtract)),
+    "operands of a division of vectors swapped": lambda: (maps.MAPS, np.divide, operands_swapped(np.divide)),
     "place of the last of equal entries": lambda: (reductions.REDUCTIONS, np.argmax, reductions.first_of("oge", "sge")),
     "place of the last of equal entries in memory": lambda: (nests_alone.PLACES, np.argmin, "ole"),
     "maximum that begins with zero": lambda: (nests_roots.START, np.maximum, 0),
-    "halves rounded up": lambda: (scalars.MAPS, np.rint, half_up),
+    "halves rounded up": lambda: (maps.MAPS, np.rint, half_up),
 }
 
 

@@ -9,7 +9,7 @@ from chainrule.testing.fuzz_writing import Written
 
 pytest.importorskip("llvmlite")
 
-from chainrule.program.native import nests_roots, scalars
+from chainrule.program.native import maps, nests_roots
 
 
 def test_programs_of_a_seed_agree_as_machine_code():
@@ -53,8 +53,8 @@ def fault(request, monkeypatch):
     if request.param == "a lane too many":
         monkeypatch.setitem(nests_roots.START, np.add, 1)
     else:
-        right = scalars.MAPS[np.subtract]
-        monkeypatch.setitem(scalars.MAPS, np.subtract, lambda b, x, y: right(b, y, x))
+        right = maps.MAPS[np.subtract]
+        monkeypatch.setitem(maps.MAPS, np.subtract, lambda b, x, y: right(b, y, x))
 
 
 def test_a_fault_in_machine_code_is_found_shortened_and_printed(fault):

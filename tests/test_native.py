@@ -23,7 +23,8 @@ pytest.importorskip("llvmlite")
 
 from chainrule.program.native import driver, layout, target
 from chainrule.program.native.builder import Builder, Module, Phi, Value, constant, type_of, with_lanes
-from chainrule.program.native.scalars import MAPS, NotLowered, computes_in, converted, how_of
+from chainrule.program.native.maps import MAPS, computes_in, how_of
+from chainrule.program.native.scalars import NotLowered, converted
 from chainrule.program.native.straight import Straight
 from chainrule.program.native.values import Memory
 

@@ -16,8 +16,8 @@ from chainrule.program.ir import Equation, Symbol, interpret, run_equations
 from chainrule.program.native import lanes, nests, target
 from chainrule.program.native.builder import STORED, Builder, Module, constant, type_of
 from chainrule.program.native.lanes import Lanes
+from chainrule.program.native.maps import MAPS
 from chainrule.program.native.nests_clusters import Cluster, clusters
-from chainrule.program.native.scalars import MAPS
 from chainrule.program.native.values import Memory
 from chainrule.program.passes import optimise
 from chainrule.program.record import record

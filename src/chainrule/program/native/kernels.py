@@ -22,11 +22,12 @@ from chainrule.program.native import lanes, nests, products, products_blocks, ta
 from chainrule.program.native.blocks import Blocks, Parts
 from chainrule.program.native.builder import SIZES, STORED, Builder, Value, constant, type_of
 from chainrule.program.native.lanes import Lanes, single
+from chainrule.program.native.maps import MAPS
 from chainrule.program.native.nests_clusters import Cluster, clusters
 from chainrule.program.native.nests_positions import Unfit
 from chainrule.program.native.products_terms import terms_of, work
 from chainrule.program.native.rounds_large import Buffer, put_at, reads_after, writes_at
-from chainrule.program.native.scalars import FLOATS, MAPS, NotLowered
+from chainrule.program.native.scalars import FLOATS, NotLowered
 from chainrule.program.native.simpler import simpler
 from chainrule.program.native.straight import AS_PYTHON, CHUNK, LINE, NOT_FINITE, Straight, held_bytes
 from chainrule.program.native.values import MOST_ENTRIES, Entries, Memory, Number

@@ -13,13 +13,13 @@ from chainrule.program.backend.numbers import function_of
 from chainrule.program.ir import PYTHON, Equation, Symbol
 from chainrule.program.native.builder import SIZES, STORED, constant, splat, type_of
 from chainrule.program.native.lanes import Lanes
+from chainrule.program.native.maps import MAPS
 from chainrule.program.native.nests_axes import loop_axes
 from chainrule.program.native.nests_emit import Emit
 from chainrule.program.native.nests_loops import Loops
 from chainrule.program.native.nests_memory import address, store, times
 from chainrule.program.native.nests_positions import Unfit, basic_parts, index_arrays
 from chainrule.program.native.nests_roots import Added, positions_of, sweep
-from chainrule.program.native.scalars import MAPS
 from chainrule.program.native.values import Memory, is_integer
 
 RUNNING = {np.cumsum: np.add, np.cumprod: np.multiply}

@@ -14,11 +14,12 @@ from chainrule.program.backend.numbers import function_of
 from chainrule.program.ir import Symbol
 from chainrule.program.native.builder import STORED, constant, element_of, lanes_of, splat, type_of
 from chainrule.program.native.lanes import Lanes, single
+from chainrule.program.native.maps import MAPS, computes_in, how_of
 from chainrule.program.native.nests_kinds import FOLDS, dtype_of
 from chainrule.program.native.nests_memory import checked, flat_view, load, load_at
 from chainrule.program.native.nests_positions import At, Unfit
 from chainrule.program.native.nests_walk import Walk
-from chainrule.program.native.scalars import MAPS, clip, computes_in, converted, how_of, literal, truth
+from chainrule.program.native.scalars import clip, converted, literal, truth
 from chainrule.program.native.values import Entries, Memory, Number, rows
 
 

@@ -13,7 +13,8 @@ from chainrule.program.backend.arrays import plain_sum, summed_axes
 from chainrule.program.backend.numbers import function_of
 from chainrule.program.ir import PYTHON, Equation, Symbol
 from chainrule.program.native.builder import type_of
-from chainrule.program.native.scalars import NotLowered, computes_in, how_of
+from chainrule.program.native.maps import computes_in, how_of
+from chainrule.program.native.scalars import NotLowered
 
 FOLDS = {np.sum: np.add, np.mean: np.add, np.prod: np.multiply, np.max: np.maximum, np.min: np.minimum,
          np.any: np.logical_or, np.all: np.logical_and, sum_to: np.add}  # fmt: skip

@@ -11,9 +11,9 @@ import numpy as np
 
 from chainrule.program.backend.numbers import function_of
 from chainrule.program.ir import Symbol
+from chainrule.program.native.maps import MATHEMATICS
 from chainrule.program.native.nests_positions import MOST_SEGMENTS, At, Unfit, cuts_of, moved
 from chainrule.program.native.nests_walk import Walk
-from chainrule.program.native.scalars import MATHEMATICS
 
 MOST_VALUES = 2000  # values that the body of a nest may have
 APART = 16  # lines of code that load a vector of entries which are no neighbours, about

@@ -25,6 +25,7 @@ from chainrule.program.native.builder import (
     with_lanes,
 )
 from chainrule.program.native.lanes import Lanes
+from chainrule.program.native.maps import MAPS
 from chainrule.program.native.nests_kinds import FOLDS
 from chainrule.program.native.nests_loops import loop, run
 from chainrule.program.native.nests_memory import (
@@ -39,7 +40,6 @@ from chainrule.program.native.nests_memory import (
     times,
 )
 from chainrule.program.native.nests_positions import At, Unfit
-from chainrule.program.native.scalars import MAPS
 
 START = {np.add: 0, np.multiply: 1, np.maximum: -math.inf, np.minimum: math.inf, np.logical_or: False,
          np.logical_and: True}  # fmt: skip

@@ -14,6 +14,7 @@ from chainrule.program.ir import PYTHON, Equation, Symbol
 from chainrule.program.native import lanes, scalars, target
 from chainrule.program.native.builder import Value, constant, element_of, type_of
 from chainrule.program.native.lanes import Lanes, entries_of, folded, packed, single, tree
+from chainrule.program.native.library import library
 from chainrule.program.native.moves import cast, static
 from chainrule.program.native.scalars import FLOATS, NotLowered, add, converted, maximum, minimum, multiply
 from chainrule.program.native.values import is_integer
@@ -197,7 +198,7 @@ class Steps:
 
 def exp(b, x):
     """Return exp(x)."""
-    return scalars.library(b, "exp", x)
+    return library(b, "exp", x)
 
 
 def soft_max(w, e):
@@ -212,7 +213,7 @@ def log_of_sum(w, e):
     s = Steps(w, e)
     top = s.top()
     total = s.over(s.map(lambda b, x, m: exp(b, b.binary("fsub", x, m)), s.held, top), add)
-    return s.map(lambda b, t, m: b.binary("fadd", scalars.library(b, "log", t), m), total, top)
+    return s.map(lambda b, t, m: b.binary("fadd", library(b, "log", t), m), total, top)
 
 
 def log_soft_max(w, e):
@@ -220,7 +221,7 @@ def log_soft_max(w, e):
     s = Steps(w, e)
     d = s.map(lambda b, x, m: b.binary("fsub", x, m), s.held, s.top())
     total = s.over(s.map(exp, d), add)
-    return s.map(lambda b, d, t: b.binary("fsub", d, scalars.library(b, "log", t)), d, total)
+    return s.map(lambda b, d, t: b.binary("fsub", d, library(b, "log", t)), d, total)
 
 
 def squares_of_deviations(w, e, root: bool):

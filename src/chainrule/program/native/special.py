@@ -11,19 +11,9 @@ from typing import Any
 import numpy as np
 
 from chainrule.program.native.builder import Builder, Value
-from chainrule.program.native.scalars import (
-    NotLowered,
-    absolute,
-    divide,
-    is_float,
-    isnan,
-    library,
-    like,
-    minimum,
-    multiply,
-    of_library,
-    write_sigmoid,
-)  # fmt: skip
+from chainrule.program.native.formulas import write_sigmoid
+from chainrule.program.native.library import library, of_library
+from chainrule.program.native.scalars import NotLowered, absolute, divide, is_float, isnan, like, minimum, multiply
 
 
 def floats(how: Callable) -> Callable:

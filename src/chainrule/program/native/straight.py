@@ -29,7 +29,8 @@ from chainrule.program.native.builder import (
     type_of,
 )  # fmt: skip
 from chainrule.program.native.lanes import Lanes, entries_of, packed, single
-from chainrule.program.native.scalars import OPERATORS, NotLowered, computes_in, converted, how_of, literal
+from chainrule.program.native.maps import MAPS, OPERATORS, computes_in, how_of
+from chainrule.program.native.scalars import NotLowered, converted, literal
 from chainrule.program.native.values import Memory
 from chainrule.rules.choices import replaced
 from chainrule.rules.scalars import number
@@ -642,7 +643,7 @@ def rounded(w, e, s) -> Lanes:
     """Write np.round to whole numbers."""
     if e.params.keys() - {"decimals"} or e.params.get("decimals", 0) != 0 or len(e.inputs) != 1:
         raise NotLowered
-    return w.mapped(scalars.MAPS[np.rint], e.inputs, [type_of(s.dtype)], s.shape, s.dtype)
+    return w.mapped(MAPS[np.rint], e.inputs, [type_of(s.dtype)], s.shape, s.dtype)
 
 
 SPECIAL = {
