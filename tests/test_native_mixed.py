@@ -202,3 +202,19 @@ def test_a_number_out_of_a_product_of_long_vectors():
 
     program = recorded(f, x)
     alike(mixed.build(program).run([x]), interpret(program, [x]))
+
+
+def test_what_is_made_of_an_empty_array_is_made_by_numpy():
+    def f(x):
+        chosen = x[x > 0.5]  # of no entry: `resize` makes zeros of it
+        return np.sum(np.resize(chosen, (2, 4)) * np.arange(8.0).reshape(2, 4)) + np.sum(np.sin(x))
+
+    g = cr.compile(cr.value_and_grad(f), backend="native")
+    for x in (np.linspace(0.0, 0.4, 5), np.linspace(0.1, 0.9, 5)):
+        for _ in range(2):
+            value, slope = g(x)
+            assert value == pytest.approx(f(x), rel=1e-14)
+            chosen = np.flatnonzero(x > 0.5)
+            weights = np.bincount(np.resize(chosen, 8), np.arange(8.0), len(x)) if chosen.size else 0.0
+            np.testing.assert_allclose(slope, np.cos(x) + weights, rtol=1e-14)
+    assert not g.stats().eager

@@ -72,6 +72,8 @@ def gathered(w, e):
         return Lanes(lanes.load(w.b, w.local(memory), where.ravel().tolist()), where.shape, memory.dtype)
     held = w.lanes(x)
     where = np.asarray(e.rule.apply((held.positions,), e.params))
+    if where.size and not held.positions.size:  # `resize` makes zeros of nothing
+        raise NotLowered
     return held.taken(where)
 
 
