@@ -49,7 +49,7 @@ EDITED = {
     "arguments by columns read as if by rows": (
         "straight Straight.take", 'b.compare("ne", some, constant("i32", 0))', 'b.compare("ne", some, some)'),
     "place in the frame of one lane for a vector": (
-        "straight Straight.slot", "lanes_of(v.type) * size + 7", "size + 7"),
+        "functions Functions.slot", "lanes_of(v.type) * size + 7", "size + 7"),
     "entries with gaps loaded as neighbours": (
         "lanes runs_of", "p == positions[k - 1] + 1", "p > positions[k - 1]"),
     "lanes behind the half from one place before": (

@@ -9,7 +9,7 @@ pytest.importorskip("llvmlite")
 
 from chainrule.errors import BoundsError
 from chainrule.program.ir import interpret
-from chainrule.program.native import blas, builder, mixed, nests_loops, straight
+from chainrule.program.native import blas, builder, functions, mixed, nests_loops
 from chainrule.program.passes import optimise
 from chainrule.program.record import record
 from chainrule.program.trace import trace
@@ -160,14 +160,14 @@ def twice(f, x):
 
 def shorter(monkeypatch, name, by=8):
     """Let the memory of a name be taken for some bytes shorter than it is."""
-    based, frame = builder.Module.based, straight.Straight.frame
+    based, frame = builder.Module.based, functions.Functions.frame
 
     def less(high):
         return high - by if isinstance(high, int) else high._replace(text="8")
 
     monkeypatch.setattr(builder.Module, "based", lambda self, p, high, what, low=0: based(
         self, p, less(high) if what.startswith(name) else high, what, low))  # fmt: skip
-    monkeypatch.setattr(straight.Straight, "frame", lambda self, first, size, what="a place": frame(
+    monkeypatch.setattr(functions.Functions, "frame", lambda self, first, size, what="a place": frame(
         self, first, size - by if what.startswith(name) else size, what))  # fmt: skip
 
 

@@ -14,12 +14,11 @@ from chainrule.program.backend import code_of
 from chainrule.program.ir import PYTHON, GuardFailed, Program, listing
 from chainrule.program.loops.ir import Loop, blocks_of
 from chainrule.program.native.builder import FAULT
+from chainrule.program.native.functions import AS_PYTHON, FULL, LINE, NOT_FINITE, STRANGE
 from chainrule.program.native.target import Code
 from chainrule.program.native.threads import run_blocks
 from chainrule.settings import config
 
-FULL, STRANGE, AS_PYTHON, NOT_FINITE = -1, -2, -3, -5
-LINE = 8  # doubles of a line of the cache, at which a frame begins
 ROUNDS = 64  # for so many a stack has room at first
 LONG = 30_000  # kernels that compute more entries than these let other threads run: they take 50 microseconds or so
 HOLDING = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.py_object, ctypes.c_void_p)

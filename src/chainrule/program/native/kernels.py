@@ -21,6 +21,7 @@ from chainrule.program.loops.ir import taken_from
 from chainrule.program.native import lanes, nests, products, products_blocks, target
 from chainrule.program.native.blocks import Blocks, Parts
 from chainrule.program.native.builder import SIZES, STORED, Builder, Value, constant, type_of
+from chainrule.program.native.functions import AS_PYTHON, CHUNK, LINE, NOT_FINITE
 from chainrule.program.native.lanes import Lanes, single
 from chainrule.program.native.maps import MAPS
 from chainrule.program.native.nests_clusters import Cluster, clusters
@@ -29,7 +30,7 @@ from chainrule.program.native.products_terms import terms_of, work
 from chainrule.program.native.rounds_large import Buffer, put_at, reads_after, writes_at
 from chainrule.program.native.scalars import FLOATS, NotLowered
 from chainrule.program.native.simpler import simpler
-from chainrule.program.native.straight import AS_PYTHON, CHUNK, LINE, NOT_FINITE, Straight, held_bytes
+from chainrule.program.native.straight import Straight, held_bytes
 from chainrule.program.native.values import MOST_ENTRIES, Entries, Memory, Number
 
 VIEWS = {np.transpose, np.expand_dims, np.squeeze, np.swapaxes, np.moveaxis, np.broadcast_to}

@@ -12,12 +12,11 @@ from chainrule.engine.spec import spread_to
 from chainrule.program.ir import PYTHON, Symbol, symbols_in
 from chainrule.program.native import lanes
 from chainrule.program.native.builder import SIZES, STORED, Value, constant, type_of
+from chainrule.program.native.functions import AS_PYTHON
 from chainrule.program.native.lanes import Lanes, packed, single
 from chainrule.program.native.scalars import NotLowered, add, converted, literal
 from chainrule.program.native.values import Memory, is_integer
 from chainrule.rules.shapes import diagonal_matrix
-
-AS_PYTHON = -3  # see `chainrule.program.native.straight`
 
 
 def static(x) -> None:

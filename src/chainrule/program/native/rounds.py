@@ -15,11 +15,11 @@ from chainrule.program.ir import Guard, Symbol
 from chainrule.program.loops.ir import Exit, Fork, blocks_of
 from chainrule.program.native import lanes
 from chainrule.program.native.builder import SIZES, STORED, Value, constant, type_of, with_lanes
+from chainrule.program.native.functions import FULL
 from chainrule.program.native.lanes import Lanes, entries_of, packed, single
 from chainrule.program.native.scalars import NotLowered, converted, truth
 from chainrule.program.native.values import Memory
 
-FULL = -1
 MOST_WORDS = 1 << 22  # of a stack in the frame; the memory of larger ones grows
 MOST_BYTES = 1 << 20  # of a constant table
 
