@@ -29,6 +29,14 @@ def raised_in(error):
     return found
 
 
+def depth_of_user():
+    """Return how far up the stack the user's code is, for `warnings.warn` by the caller."""
+    frame, depth = sys._getframe(1), 1
+    while frame.f_back is not None and not is_users(frame):
+        frame, depth = frame.f_back, depth + 1
+    return depth
+
+
 def is_users(frame):
     """Tell whether a frame is outside chainrule, NumPy and SciPy."""
     module = frame.f_globals.get("__name__", "")

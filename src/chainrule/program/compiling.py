@@ -8,16 +8,16 @@ what the function reads from its surroundings (globals, closures, attributes) is
 Whatever the program can't do is done by the function itself: a call whose result is not finite is run again with
 cotangents that carry masks, and then by the function; one that raises is run by the function, which raises at the
 user's own line. So results are those of the function in all cases.
+
+`kinds` tells which kind of arguments a call has; `derivatives` makes what a compiled function is under transforms.
 """
 
 import functools
-import sys
 import threading
 import time
 import types
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,90 +26,23 @@ from chainrule import tree
 from chainrule.engine import level as _level
 from chainrule.engine.boxed import Boxed, ordinary
 from chainrule.engine.custom import call
-from chainrule.errors import BoundsError, CompileWarning, NotDifferentiableError, is_users, user_line
-from chainrule.program.arguments import (
-    ARRAY,
-    ByIdentity,
-    can_write,
-    finite,
-    fresh,
-    orders_of,
-    refuse_generators,
-    static_arguments,
-    typed,
-)
+from chainrule.errors import BoundsError, CompileWarning, NotDifferentiableError, depth_of_user, user_line
+from chainrule.program.arguments import ARRAY, can_write, finite, fresh, orders_of, refuse_generators, static_arguments
 from chainrule.program.choice import Choice, checked, installed
 from chainrule.program.derivatives import Derivatives, Writes
 from chainrule.program.ir import GuardFailed, Program
+from chainrule.program.kinds import DYNAMIC, Kind, Path, kind_of, static_flags
 from chainrule.program.passes import optimise
-from chainrule.program.surroundings import Surroundings
+from chainrule.program.stats import Lowered, Stats
 from chainrule.program.trace import Untraceable
 from chainrule.program.watched import Borrowed, Impure, watched
 from chainrule.settings import Values, config, replaced
 from chainrule.transforms.common import name_of, need_function
 
-DYNAMIC = (float, complex, np.ndarray, np.generic)
 PATHS = 16  # how many ways through a function are compiled for one kind of arguments
 PATIENCE = 4  # so many times as many traces may be made for them: seldom used ones make room
 IMPURE = 3  # so many runs in which it changes what it reads
-BY_VALUE = frozenset({int, bool, str, bytes, type(None), range, frozenset, type(Ellipsis)})
 KINDS = 64  # how many kinds of arguments are kept
-
-
-@dataclass
-class Stats:
-    """What a compiled function has done so far.
-
-    Attributes
-    ----------
-    traces : int
-        How often the function was run as Python to record it.
-    paths : int
-        How many programs are compiled: one for each kind of arguments and way through the function.
-    fallbacks : int
-        How many calls were run as Python because the program could not: results that are not finite, errors.
-    eager : tuple of str
-        Why calls are always run as Python, if they are.
-    seconds : float
-        Time spent on tracing, optimising and building.
-    bytes : int
-        Memory that the programs hold between calls.
-    native : int
-        How many of the programs run as machine code now.
-    share : float
-        Which part of the calls in these is machine code; the rest is calls of NumPy and SciPy.
-    """
-
-    traces: int = 0
-    paths: int = 0
-    fallbacks: int = 0
-    eager: tuple = ()
-    seconds: float = 0.0
-    bytes: int = 0
-    native: int = 0
-    share: float = 0.0
-
-
-@dataclass(eq=False, slots=True)
-class Path:
-    """One way through the function, compiled."""
-
-    program: Program
-    choice: Choice
-    surroundings: Surroundings
-    writes: list
-    hits: int = 0
-
-
-@dataclass(eq=False, slots=True)
-class Kind:
-    """What is known for arguments of one kind."""
-
-    paths: list = field(default_factory=list)
-    careful: list = field(default_factory=list)
-    eager: str | None = None
-    traces: int = 0
-    impure: int = 0
 
 
 class Compiled:
@@ -157,9 +90,9 @@ class Compiled:
                 tuple([(x.shape, x.dtype, x.flags.c_contiguous) if x.__class__ is ARRAY else x.__class__ for x in args])
             )
         if kind is None:
-            key, points = self._kind_of(args, kwargs)
+            key, points = kind_of(args, kwargs, self._static, self._static_names, self._forget)
             if key is None:
-                return points(args, kwargs)
+                return self._boxed_call(args, kwargs) if points is None else self._plain_call(args, kwargs, points)
             kind = self._kinds.get(key)
             if kind is None:
                 return self._trace(key, args, kwargs, points, None)
@@ -189,7 +122,7 @@ class Compiled:
                 return self._finish(path, outputs, (*points, *outside), args, kwargs)
             return tree.unflatten(path.program.structure, outputs)
         if points is args:
-            key, points = self._kind_of(args, kwargs)
+            key, points = kind_of(args, kwargs, self._static, self._static_names, self._forget)
         return self._trace(key, args, kwargs, points, paths)
 
     def _finish(self, path, outputs, points, args, kwargs):
@@ -215,66 +148,16 @@ class Compiled:
             self._usual.clear()
         self._usual[tuple([(x.shape, x.dtype, True) if x.__class__ is ARRAY else x.__class__ for x in args])] = kind
 
-    def _kind_of(self, args, kwargs):
-        """Return (kind, points) of any arguments; (None, how to call instead) if the program can't take them."""
-        leaves, structure = tree.flatten((args, kwargs))
-        static = self._static_flags(args, kwargs)
-        key, points = [structure, *orders_of(args, kwargs)], []
-        for k, x in enumerate(leaves):
-            c = x.__class__
-            if isinstance(x, Boxed):
-                return None, self._boxed_call
-            if static is not None and static[k]:
-                key.append((c, typed(x)))
-            elif issubclass(c, DYNAMIC):
-                if c is np.ndarray or issubclass(c, np.generic):
-                    if x.dtype.kind not in "fciub":
-                        return None, self._plain_call(f"it is called with an array of dtype {x.dtype}")
-                    layout = None if x.flags.c_contiguous else x.strides  # on which it depends what is a view
-                    key.append((c, x.shape, x.dtype, layout))
-                elif c in (float, complex):
-                    key.append(c)
-                else:  # a subclass
-                    return None, self._plain_call(f"it is called with a {c.__name__}")
-                points.append(x)
-            elif c in BY_VALUE or isinstance(x, np.dtype | type):
-                key.append((c, typed(x)))
-            else:
-                key.append((c, ByIdentity(x, self._forget)))
-        key = tuple(key)
-        try:
-            hash(key)
-        except TypeError:
-            return None, self._plain_call("a static argument is not hashable")
-        return key, points
-
     def _forget(self, dead):
         """Drop what is kept for an object that is no more."""
         for key in [k for k in list(self._kinds) if any(part.__class__ is tuple and part[-1] is dead for part in k)]:
             self._kinds.pop(key, None)
 
-    def _static_flags(self, args, kwargs):
-        """Return for each value whether it belongs to a static argument; None if there is none."""
-        if not self._static and not self._static_names:
-            return None
-        flags = []
-        count = len(args)
-        static = {n % count for n in self._static if -count <= n < count}
-        for n, a in enumerate(args):
-            flags += [n in static] * len(tree.flatten(a)[0])
-        for name in sorted(kwargs):
-            flags += [name in self._static_names] * len(tree.flatten(kwargs[name])[0])
-        return flags
-
-    def _plain_call(self, why):
-        """Return a call of the function as Python."""
-
-        def called(args, kwargs):
-            y = self._fallback(args, kwargs)
-            self._warn(why)
-            return y
-
-        return called
+    def _plain_call(self, args, kwargs, why):
+        """Run a call that no program can take as Python."""
+        y = self._fallback(args, kwargs)
+        self._warn(why)
+        return y
 
     # -- tracing -----------------------------------------------------------------------------------------------
 
@@ -344,7 +227,7 @@ class Compiled:
     def _recorded(self, args, kwargs, careful):
         backend = checked(self._backend or config.backend)
         leaves, _ = tree.flatten((args, kwargs))
-        static = self._static_flags(args, kwargs) or [False] * len(leaves)
+        static = static_flags(args, kwargs, self._static, self._static_names) or [False] * len(leaves)
         dynamic = [isinstance(x, DYNAMIC) and not s for x, s in zip(leaves, static, strict=True)]
         roots = [self._f, *[x for x, d in zip(leaves, dynamic, strict=True) if not d]]
         with np.errstate(all="ignore"):
@@ -461,7 +344,7 @@ class Compiled:
         """Return the optimised programs that are compiled, the last used kind of arguments last."""
         return [p.program for k in self._kinds.values() for p in (*k.paths, *k.careful)]
 
-    def lower(self, *args: Any, **kwargs: Any) -> "Lowered":
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Return what a call with these arguments runs: the program, and the source that the back end made of it."""
         leaves, _ = tree.flatten((args, kwargs))
         if any(isinstance(x, Boxed) for x in leaves):
@@ -471,27 +354,6 @@ class Compiled:
         if not choice.native and checked(self._backend or config.backend) == "auto" and installed():
             choice.switch()
         return Lowered(path.program, choice.source, choice.native, choice.share)
-
-
-@dataclass(frozen=True)
-class Lowered:
-    """A program, and the code that runs it."""
-
-    program: Program
-    source: str
-    native: bool = False
-    share: float = 0.0
-
-    def __str__(self) -> str:
-        return f"{self.program}\n\n{self.source}"
-
-
-def depth_of_user():
-    """Return how far up the stack the user's code is, for `warnings.warn` by the caller."""
-    frame, depth = sys._getframe(1), 1
-    while frame.f_back is not None and not is_users(frame):
-        frame, depth = frame.f_back, depth + 1
-    return depth
 
 
 def compile(
