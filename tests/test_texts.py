@@ -1,7 +1,10 @@
 """Text of a traced value: what depends on it is bound to the value, what is only written out is not."""
 
+import contextlib
 import io
 import logging
+import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -53,8 +56,74 @@ def by_an_error(x):
         return x * x
 
 
+class Notes:
+    """What has the methods of a file and a logger, and keeps what they are given."""
+
+    def write(self, text):
+        self.text = text
+
+    info = write
+
+
+def by_a_method_of_ones_own(x):
+    """Write the text to an object that is read."""
+    notes = Notes()
+    notes.info(f"{x:.0f}")
+    return x * TABLE[notes.text]
+
+
+def by_a_file(x):
+    """Print to a file in memory."""
+    file = io.StringIO()
+    print(f"{x:.0f}", end="", file=file)
+    return x * TABLE[file.getvalue()]
+
+
+def by_writing(x):
+    """Write to a file in memory."""
+    file = io.StringIO()
+    file.write(f"{x:.0f}")
+    return x * TABLE[file.getvalue()]
+
+
+def by_redirecting(x):
+    """Print while what is printed is kept."""
+    with contextlib.redirect_stdout(io.StringIO()) as file:
+        print(f"{x:.0f}", end="")
+    return x * TABLE[file.getvalue()]
+
+
+def by_a_warning(x):
+    """Warn while warnings are kept."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warnings.warn(f"{x:.0f}", stacklevel=1)
+    return x * TABLE[str(caught[0].message)]
+
+
+def by_a_message(x):
+    """Catch an error, and read its message."""
+    try:
+        raise ValueError(f"{x:.0f}")
+    except ValueError as error:
+        return x * TABLE[str(error)]
+
+
+def by_a_call_inside(x):
+    """Hand the text on to another function, within the statement that prints."""
+    notes = Notes()
+    print(notes.write(f"{x:.0f}"))
+    return x * TABLE[notes.text]
+
+
 @pytest.mark.parametrize("backend", ["numpy", "native"])
-@pytest.mark.parametrize("f", [by_format, by_method, by_str, by_answer, by_a_call, by_a_walrus, by_an_error])
+@pytest.mark.parametrize(
+    "f",
+    [
+        by_format, by_method, by_str, by_answer, by_a_call, by_a_walrus, by_an_error, by_a_method_of_ones_own,
+        by_a_file, by_writing, by_redirecting, by_a_warning, by_a_message, by_a_call_inside,
+    ],
+)  # fmt: skip
 def test_what_depends_on_text_depends_on_the_value(f, backend):
     for t in (lambda f: f, cr.grad):
         g = cr.compile(t(f), backend=backend)
@@ -67,6 +136,9 @@ def written(x):
     print(f"x = {x:.3f}", x)
     LOG.warning("x = %s and %s", x, -x)
     LOG.warning(f"{np.sin(x)}")
+    logging.getLogger(__name__).warning("%s" % x)  # noqa: UP031 (another way to the text)
+    print("x", str(x), *[f"{v:.1f}" for v in (x, 2 * x)], file=sys.stdout)
+    sys.stderr.write("{:.1f}".format(x))  # noqa: UP032
     if x > 100:
         raise ValueError(f"{x} is too large")
     return x * x

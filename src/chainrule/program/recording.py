@@ -22,6 +22,7 @@ from chainrule.errors import ConversionError
 from chainrule.program.ir import FINITE, PYTHON, Equation, Guard, Place, Program, Symbol, applied
 from chainrule.program.loops.marks import ROUNDS, symbols_of
 from chainrule.program.places import user_place
+from chainrule.program.texts import ways
 from chainrule.program.tracing import ONE, Tracer, is_value, number_slice
 
 _new = object.__new__
@@ -57,7 +58,7 @@ class Recording:
         self.positions, self.runs = [], []  # of all marks, growing; and which run of a loop each belongs to
         self.codes = {}  # the user's code that ran
         self.frames = {}  # and the globals that it ran with
-        self.shown = False  # whether a value has become text
+        self.shown, self.ways = False, ways()  # whether a value has become text, and where output goes
         self.crossed = {}  # (number of a pass, position of a mark) -> the cotangents at hand there
 
     # -- writing ---------------------------------------------------------------------------------------------

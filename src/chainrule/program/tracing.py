@@ -161,7 +161,9 @@ class Tracer(Boxed):
         if recording is None or self.aux is None:
             return
         recording.shown = recording.shown or self.dtype.kind not in "iub"
-        if isinstance(self.data, Boxed) or only_written():  # of what it holds there is text next
+        if isinstance(self.data, Boxed) or only_written(
+            recording.ways, self.shut()
+        ):  # of what it holds there is text next
             return
         if self.shut():
             raise ConversionError(
