@@ -291,6 +291,18 @@ def wrapped():
     return lambda x: outer(x) + outer.__wrapped__(x) + inner(x), [lambda: put(w, 0, np.arange(3.0))], []
 
 
+def partly_called():
+    """A function that is partly called, and the partial call compared with itself."""
+    w = [np.ones(3)]
+
+    def inner(k, x):
+        return np.sum(w[0] * x) * k
+
+    part = functools.partial(inner, 2.0)
+    parts = [part, functools.partial(inner, 3.0)]
+    return lambda x: part(x) + sum(p(x) for p in parts if p != part), [lambda: put(w, 0, np.arange(3.0))], []
+
+
 def in_rings():
     """Containers that hold themselves by way of others."""
     node = {"w": np.ones(3)}
@@ -355,7 +367,7 @@ def kept_in_a_long_list():
 
 MADE = [
     held_twice, put_and_taken_back, put_and_taken_back_by_a_manager, asked_by_object, keyed_by_function,
-    attributes_of_functions, counted_by_functions, wrapped, in_rings, written_beside, kept, kept_once,
+    attributes_of_functions, counted_by_functions, wrapped, partly_called, in_rings, written_beside, kept, kept_once,
     kept_in_a_long_list,
 ]  # fmt: skip
 

@@ -31,10 +31,11 @@ class Lift:
 
     def __init__(self, walk) -> None:
         self.fixed, self.plain = walk.fixed, walk.plain  # what code writes is left as it is
+        self.reached = list(walk.codes.values())
         self.found = {p: found for p, found in walk.liftable.items() if not {p[0], id(found[2])} & self.plain}
         self.arrays = [array for _, _, array, _ in self.found.values()]
         self.spaces = {}  # id of globals -> those of the twins, and the original
-        self.twins = {}  # id of a function -> (its twin, the function)
+        self.twins = {}  # id of a function or partial call -> (its twin, it)
         self.containers = {}  # id of a container -> (its twin, the container, the entries of the twin)
 
     def __bool__(self) -> bool:
@@ -57,7 +58,8 @@ class Lift:
 
     def clear(self):
         """Forget the Tracers and twins."""
-        self.twinned = {id(f) for _, f in self.twins.values()} | {f.__code__ for _, f in self.twins.values()}
+        functions = [f for _, f in self.twins.values() if isinstance(f, types.FunctionType)]
+        self.twinned = {id(f) for f in functions} | {f.__code__ for f in functions}
         self.kept = [f for _, f in self.twins.values()]  # so that ids stay theirs
         for space, original in self.spaces.values():  # functions that the run has left behind keep it
             for name in [n for n, v in space.items() if isinstance(v, Tracer) and n in original]:
@@ -119,9 +121,10 @@ class Lift:
     def check(self, frames):
         """Raise if the run has changed the twin of a container, or asked which array is which: Tracers stand for them.
 
-        `frames` has the code that ran with its globals; None if that is not known.
+        `frames` has the code that ran with its globals; None stands for all that can be reached.
         """
-        if frames is None or any(asks_which(code, space) for code, space in self.originals(frames).items()):
+        codes = self.reached if frames is None else self.originals(frames).items()
+        if any(asks_which(code, space) for code, space in codes):
             raise Changed
         for twin, v, found in self.containers.values():
             now = list(twin.values()) if twin.__class__ is dict else twin

@@ -136,7 +136,8 @@ class Walk:
         self.attribute_names, self.found_names = names, set()
         self.surroundings = Surroundings()
         self.known = {}  # (id, forced) -> object that was looked at
-        self.places, self.placed, self.codes, self.reached, self.asked = set(), set(), set(), set(), set()
+        self.places, self.placed, self.reached, self.asked = set(), set(), set(), set()
+        self.codes = {}  # (code, id of its globals, force, liftable) -> the code, and its globals
         self.arrays, self.generators, self.boxes, self.todo, self.to_twin = [], [], [], [], []
         self.met, self.plain, self.large = set(), set(), []  # ids of arrays; see above; containers and their lengths
         self.spaces = {}  # id of an object's namespace -> (it, the names that it had)
@@ -426,7 +427,7 @@ class Walk:
         """Go through the globals that a piece of code names, and take note of its names of attributes."""
         if (code, id(space), force, liftable) in self.codes:
             return
-        self.codes.add((code, id(space), force, liftable))
+        self.codes[code, id(space), force, liftable] = code, space
         found = names_in(code)
         self.found_names |= found.attributes
         self.everything = self.everything or found.computed
