@@ -40,7 +40,10 @@ def run_shaken(rng, equations, values):
         if hasattr(e, "run"):  # a loop: its rounds come back here
             e.run(values, functools.partial(run_shaken, rng))
             continue
+        kept = {s: values[s] for s in e.reads} if getattr(e, "fun", None) in ADDING else {}
+        values.update({s: stirred(rng, v) for s, v in kept.items()})  # as another order of the sum does
         run_equations([e], values)
+        values.update(kept)
         if hasattr(e, "rule") and rounds(e.fun):
             for s in e.outputs:
                 values[s] = stirred(rng, values[s])
