@@ -9,8 +9,9 @@ import math
 
 import numpy as np
 
-from chainrule.engine.boxed import PLAIN, Boxed, value
+from chainrule.engine.boxed import Boxed, value
 from chainrule.engine.buffer import Buffer
+from chainrule.engine.dispatch import PLAIN
 from chainrule.rules.creation import is_traced
 from chainrule.rules.scalars import number
 

@@ -19,7 +19,8 @@ import inspect
 
 import numpy as np
 
-from chainrule.engine.boxed import Boxed, dispatch, value
+from chainrule.engine.boxed import Boxed, value
+from chainrule.engine.dispatch import dispatch
 from chainrule.engine.indexing import positions
 from chainrule.engine.rule import full_name
 from chainrule.engine.spec import shape_of

@@ -10,7 +10,8 @@ Since nothing can be lost by it, a Buffer also converts to a plain array or numb
 
 import numpy as np
 
-from chainrule.engine.boxed import Boxed, inexact, map_outputs
+from chainrule.engine.boxed import Boxed, inexact
+from chainrule.engine.dispatch import map_outputs
 from chainrule.errors import NoRuleError
 
 LEVEL = 0  # below every Variable and Dual

@@ -8,7 +8,8 @@ import threading
 import numpy as np
 
 from chainrule.engine import boxed, elementwise
-from chainrule.engine.boxed import CALL, Boxed, dispatch, keeper, value
+from chainrule.engine.boxed import CALL, Boxed, keeper, value
+from chainrule.engine.dispatch import dispatch
 from chainrule.engine.fastcalls import bilinear_call, direct_call, linear_run, spread_run, with_keywords
 from chainrule.engine.leaves import leaf
 from chainrule.engine.rule import RULES, UNSUPPORTED, WHOLE, full_name

@@ -18,9 +18,10 @@ import os
 import numpy as np
 
 from chainrule import tree
-from chainrule.engine.boxed import Boxed, differentiated, dispatch, inexact
+from chainrule.engine.boxed import Boxed, differentiated, inexact
 from chainrule.engine.buffer import Buffer, plain
 from chainrule.engine.custom_runs import Runs
+from chainrule.engine.dispatch import dispatch
 from chainrule.engine.held import held
 from chainrule.engine.rule import reads
 from chainrule.engine.spec import shape_of, spec_of, zeros_of

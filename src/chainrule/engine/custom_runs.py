@@ -10,7 +10,8 @@ import numpy as np
 
 from chainrule.engine import level as _level
 from chainrule.engine.batched import STOPPED, Batched, NeedsLoop, batched, note_loops
-from chainrule.engine.boxed import Boxed, dispatch
+from chainrule.engine.boxed import Boxed
+from chainrule.engine.dispatch import dispatch
 from chainrule.engine.spec import shape_of, spread_to
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from chainrule.engine import level as _level
-from chainrule.engine.boxed import Boxed, inexact, uncarried, value
+from chainrule.engine.boxed import Boxed, inexact, value
+from chainrule.engine.dispatch import uncarried
 from chainrule.engine.pulls import float_residuals, taken
 from chainrule.engine.spec import cast_to, shape_of, spread_to, tangent_like, zeros_of
 from chainrule.errors import NotDifferentiableError, ShapeError

@@ -17,7 +17,8 @@ import numpy as np
 
 from chainrule.engine import level
 from chainrule.engine.batched import Batched, batched, scaled
-from chainrule.engine.boxed import PLAIN, Boxed, dispatch
+from chainrule.engine.boxed import Boxed
+from chainrule.engine.dispatch import PLAIN, dispatch
 from chainrule.engine.dual import Dual, make_dual
 from chainrule.engine.held import held
 from chainrule.engine.leaves import leaf

@@ -11,7 +11,8 @@ import numpy as np
 
 from chainrule.engine import level
 from chainrule.engine.batched import Batched
-from chainrule.engine.boxed import INTO, PLAIN, Boxed, dispatch, inexact
+from chainrule.engine.boxed import INTO, Boxed, inexact
+from chainrule.engine.dispatch import PLAIN, dispatch
 from chainrule.engine.dual import Dual, make_dual, zero_of
 from chainrule.engine.held import frozen_param, held
 from chainrule.engine.leaves import leaf

@@ -5,8 +5,9 @@ import functools
 import numpy as np
 
 from chainrule.engine import cotangent, level
-from chainrule.engine.boxed import Boxed, array_of, dispatch, holds_box, known, value
+from chainrule.engine.boxed import Boxed, holds_box, known, value
 from chainrule.engine.cotangent import Scatter
+from chainrule.engine.dispatch import array_of, dispatch
 from chainrule.engine.dual import Dual, make_dual
 from chainrule.engine.rule import Rule
 from chainrule.engine.spec import Spec, primitive, shape_of, spec_of, tangent_like

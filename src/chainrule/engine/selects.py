@@ -3,7 +3,8 @@
 import numpy as np
 
 from chainrule.engine import level
-from chainrule.engine.boxed import PLAIN, dispatch, inexact
+from chainrule.engine.boxed import inexact
+from chainrule.engine.dispatch import PLAIN, dispatch
 from chainrule.engine.held import frozen_param, held
 from chainrule.engine.pulls import SelectPull, unlike
 from chainrule.engine.tape import Node, tick

@@ -16,7 +16,8 @@ import weakref
 
 import numpy as np
 
-from chainrule.engine.boxed import Boxed, dispatch
+from chainrule.engine.boxed import Boxed
+from chainrule.engine.dispatch import dispatch
 from chainrule.engine.held import held
 from chainrule.engine.spec import shape_of, spec_of, zeros_of
 from chainrule.engine.state import SMALL, agrees, any_part, arrays_in, attributes, carries, clone, isolated, unchanged

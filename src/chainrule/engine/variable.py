@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from chainrule.engine import level as _level
-from chainrule.engine.boxed import Boxed, inexact, uncarried
+from chainrule.engine.boxed import Boxed, inexact
 from chainrule.engine.cotangent import LAZY
+from chainrule.engine.dispatch import uncarried
 from chainrule.engine.dual import float_point
 from chainrule.engine.held import held
 from chainrule.engine.pulls import pull_of, residuals

@@ -10,7 +10,8 @@ import weakref
 
 import numpy as np
 
-from chainrule.engine.boxed import Boxed, all_values, dispatch, value
+from chainrule.engine.boxed import Boxed, all_values, value
+from chainrule.engine.dispatch import dispatch
 from chainrule.engine.dual import Dual
 
 _class = object.__dict__["__class__"]  # the true class of a box: `Stale` hides its own

@@ -14,9 +14,10 @@ import numpy as np
 
 from chainrule.engine import cotangent, level
 from chainrule.engine.batched import Batched
-from chainrule.engine.boxed import PLAIN, Boxed, all_values, array_of, holds_box, value
+from chainrule.engine.boxed import Boxed, all_values, holds_box, value
 from chainrule.engine.buffer import Buffer, buffer
 from chainrule.engine.cotangent import Accumulator
+from chainrule.engine.dispatch import PLAIN, array_of
 from chainrule.engine.dual import Dual
 from chainrule.engine.held import is_held
 from chainrule.engine.indexing import (

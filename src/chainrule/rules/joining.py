@@ -6,7 +6,8 @@ A joined array's cotangent is cut up again. Splitting is reading slices, so its 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from chainrule.engine.boxed import PLAIN, Boxed, all_values, value
+from chainrule.engine.boxed import Boxed, all_values, value
+from chainrule.engine.dispatch import PLAIN
 from chainrule.engine.indexing import put
 from chainrule.engine.rule import composite, linear
 from chainrule.engine.spec import cast_to, shape_of, spread_to

@@ -10,7 +10,8 @@ import operator
 import numpy as np
 
 from chainrule.engine import batched, elementwise, indexing, writes
-from chainrule.engine.boxed import CALL, Boxed, all_values, as_operand, keeper, value
+from chainrule.engine.boxed import CALL, Boxed, all_values, keeper, value
+from chainrule.engine.dispatch import as_operand
 from chainrule.engine.rule import RULES
 from chainrule.rules.scalars import number
 

@@ -10,7 +10,7 @@ Nothing is heard while a debugger or a coverage tool listens.
 import sys
 import threading
 
-from chainrule.engine.boxed import FOREIGN
+from chainrule.engine.dispatch import FOREIGN
 from chainrule.engine.leaves import LEAVES
 from chainrule.program.loops.marks import Mark, Marked, heads, jumps_within_a_line, looked_at, targets
 from chainrule.program.places import OURS, users
