@@ -1,6 +1,7 @@
 """Arrays in lists, tuples and dicts outside of a compiled function are read anew in each call."""
 
 import contextlib
+import contextvars
 import functools
 import warnings
 
@@ -354,6 +355,58 @@ def kept_once():
     return f, [lambda: put(w, 0, np.arange(3.0)), seen.clear, lambda: w[0].fill(3.0)], []
 
 
+def written_plainly_beside():
+    """Two arrays that are written to: one that an object holds, one that is found in two containers."""
+    model, both = Objects(w=np.ones(3)), np.full(3, 2.0)
+    one, two = [both], [both]
+
+    def f(x):
+        model.w[:] *= 0.5
+        one[0][0] += 1
+        return np.sum(x * model.w) + np.sum(two[0] * x)
+
+    return f, [lambda: put(two, 0, np.ones(3)), lambda: model.w.fill(8.0)], [model.__dict__, one, two]
+
+
+class Slotted:
+    """A counter without a dict."""
+
+    __slots__ = ("n",)
+
+
+def counted_in_slots():
+    """A count in an object with slots."""
+    w, count = [np.ones(3)], Slotted()
+    count.n = 0
+
+    def f(x):
+        count.n = count.n + 1
+        return np.sum(x * w[0]) * count.n
+
+    return f, [lambda: put(w, 0, np.arange(3.0)), lambda: setattr(count, "n", 0)], [w]
+
+
+class Computed:
+    """An object with attributes that are computed."""
+
+    def __getattr__(self, name):
+        if name == "factor":
+            return 2.0
+        raise AttributeError(name)
+
+
+def computed_until_set():
+    """An attribute that is computed until it is set."""
+    held = Computed()
+    return lambda x: np.sum(x) * held.factor, [lambda: setattr(held, "factor", 3.0)], []
+
+
+def in_context():
+    """A list that is the default of a context variable."""
+    current = contextvars.ContextVar("current", default=[np.ones(3)])  # noqa: B039 (users do)
+    return lambda x: np.sum(x * current.get()[0]), [lambda: put(current.get(), 0, np.arange(3.0))], []
+
+
 def kept_in_a_long_list():
     """Results in a list that is too long to be compared."""
     w, seen = [np.ones(3)], [0.0] * 10_001
@@ -368,7 +421,7 @@ def kept_in_a_long_list():
 MADE = [
     held_twice, put_and_taken_back, put_and_taken_back_by_a_manager, asked_by_object, keyed_by_function,
     attributes_of_functions, counted_by_functions, wrapped, partly_called, in_rings, written_beside, kept, kept_once,
-    kept_in_a_long_list,
+    kept_in_a_long_list, written_plainly_beside, counted_in_slots, computed_until_set, in_context,
 ]  # fmt: skip
 
 

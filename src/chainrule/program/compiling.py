@@ -211,7 +211,8 @@ class Compiled:
         result = why.result
         if result is None:
             return self._f(*args, **kwargs)
-        if not finite(result.values):
+        apart = not result.writes or can_write([*result.points, *result.others], result.writes)
+        if not (apart and finite(result.values)):
             result.undo()
             return self._f(*args, **kwargs)
         return self._written(result.structure, result.values, result.writes, result.points, result.others, args, kwargs)

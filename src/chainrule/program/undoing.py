@@ -24,6 +24,10 @@ def changed(before, after) -> str | None:
     for cell, seen in before.surroundings.cells:
         if (id(cell), None) in after.places and not alike_or_same(cell.cell_contents, seen):
             return "a variable of the function around it"
+    for holder, name, seen in before.surroundings.attributes:  # of __slots__, or of functions
+        reached = (id(holder), name) in after.places or isinstance(holder, Current | types.FunctionType)
+        if reached and not alike_or_same(getattr(holder, name, MISSING), seen):
+            return name
     met = {id(container) for container, _, _ in after.surroundings.contents}
     for container, keys, values in before.surroundings.contents:
         if id(container) in met and not same_content(container, keys, values):
@@ -94,9 +98,13 @@ def mend(walk, twins=None) -> None:
 def settled(before) -> bool:
     """Tell whether a run has left nothing in what it reads but plain values, and what stood there before.
 
-    An object or a function that it has made may hold Tracers and twins, or be one.
+    An object or a function that it has made may hold Tracers and twins, or be one. But what it has written to a
+    large array, of which there is a checksum only, can't be taken back: then things are left as they are.
     """
     found, known = before.surroundings, {id(v) for v in before.known.values()}
+
+    if any(raw.__class__ is int and not same_bytes(x, raw) for x, _, _, raw in found.arrays):
+        return True
 
     def plain(v):
         if v is MISSING or id(v) in known or v.__class__ in ATOMS or isinstance(v, (*PLAIN, types.ModuleType)):

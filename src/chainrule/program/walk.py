@@ -346,7 +346,8 @@ class Walk:
         for name in self.attribute_names - inside.keys():
             k = next((k for k in c.__mro__ if name in k.__dict__), None)
             if k is None:
-                if name in self.asked and getattr(v, "__dict__", None) is inside:
+                asked = name in self.asked or hasattr(c, "__getattr__")
+                if asked and getattr(v, "__dict__", None) is inside:
                     self.slot(inside, name, MISSING)
                 continue
             if isinstance(k.__dict__[name], types.MemberDescriptorType):  # of __slots__
@@ -465,7 +466,10 @@ class Current:
     @property
     def value(self):
         """The value in the context at hand."""
-        return self.variable.get(MISSING)
+        try:
+            return self.variable.get()
+        except LookupError:
+            return MISSING
 
 
 def held_by(v, c):
