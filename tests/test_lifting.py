@@ -471,3 +471,12 @@ def test_containers_in_globals_that_code_asks_for_as_a_dict_are_compared():
         ASKED[0] = w
         for _ in range(2):
             np.testing.assert_allclose(g(X), np.sum(X * w))
+
+
+def test_an_attribute_that_is_called_id_asks_for_no_object():
+    held, model = [np.ones(3)], Objects(id=2.0)
+    g = cr.compile(lambda x: np.sum(x * held[0]) * model.id if model is not None else x)
+    for w in (np.ones(3), np.arange(3.0)):
+        held[0] = w
+        np.testing.assert_allclose(g(X), 2 * np.sum(X * w))
+    assert g.stats().traces == 1

@@ -11,8 +11,7 @@ TYPES = frozenset({"ndarray", "float", "complex", "Number", "Real", "Complex", "
 ASKING = frozenset({"isinstance", "type", "issubclass"})
 NAMESPACES = frozenset({"globals", "exec", "eval"})
 SEEDED = frozenset({"default_rng", "RandomState", "Random", "SeedSequence", "PCG64", "MT19937", "Philox", "SFC64"})
-WHICH = frozenset({"id", "is_", "is_not"})  # what tells which of several objects a value is
-LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD"})
+WHICH = frozenset({"is_", "is_not"})  # of `operator`: what tells which of several objects a value is
 BETWEEN = frozenset({"CACHE", "PRECALL", "PUSH_NULL", "NOP", "EXTENDED_ARG"})
 
 
@@ -57,8 +56,6 @@ def names_in(code) -> Names:
             found.attributes.add(i.argval)  # getattr(x, "name")
         elif name == "IS_OP" and steps[at - 1].opname != "LOAD_CONST":
             found.compared.add(dotted(steps, at - 1))
-        if name in LOADS and i.argval in WHICH:
-            found.compared.add(())
         if i.argval in SEEDED and "LOAD" in name and after is not None and called_empty(after, then):
             found.unseeded = i.argval
     if ASKING & found.globals and TYPES & (found.globals | found.attributes):
@@ -77,6 +74,8 @@ def names_in(code) -> Names:
             found.written_cells |= more.written_cells
             found.unseeded, found.kinds = found.unseeded or more.unseeded, found.kinds or more.kinds
             found.computed, found.namespaces = found.computed or more.computed, found.namespaces or more.namespaces
+    if "id" in found.globals or WHICH & (found.globals | found.attributes):
+        found.compared.add(())
     found.computed = found.computed or bool(COMPUTED & (found.globals | found.attributes))
     found.namespaces = found.namespaces or bool(NAMESPACES & found.globals)
     return found
