@@ -60,7 +60,13 @@ def writes(x):
     return np.mean(y * y) + y[0, 0]
 
 
+def blocks(x):
+    y = np.sin(x * np.cos(x)) + np.exp(-x)  # what NumPy is left of such long arrays is run in blocks
+    return np.sum(y * np.tanh(y)) + np.sum(y[::2]) * np.mean(x)
+
+
 PROGRAMS = {
+    "blocks": (cr.value_and_grad(blocks), (np.linspace(-1, 1, 140_000),)),
     "solves": (solves, (A + 2, A)),
     "gradient of a solve": (cr.value_and_grad(lambda a: solves(a, a)[0]), (A,)),
     "loop": (cr.value_and_grad(loops), (A[0],)),

@@ -14,7 +14,7 @@ from chainrule.engine.spec import cast_to, choose, real_part, spread_to, sum_to
 from chainrule.program.backend import numbers
 from chainrule.program.backend.numbers import FLOAT, function_of
 from chainrule.program.emit.text import literal, subscript
-from chainrule.program.ir import PYTHON, Guard, Symbol, symbols_in
+from chainrule.program.ir import PYTHON, Equation, Guard, Symbol, symbols_in
 from chainrule.program.loops.ir import Loop, Pop
 
 VIEWS = {np.transpose, np.reshape, np.expand_dims, np.squeeze, np.swapaxes, np.moveaxis, np.broadcast_to, np.ravel}
@@ -52,6 +52,8 @@ def kind_of(e) -> str:
         return "loop"
     if e.__class__ is Pop:
         return "pop"
+    if e.__class__ is not Equation:  # a cluster, or a kernel of machine code
+        return e.kind
     s = e.output
     if s.__class__ is not Symbol:
         return "call"
