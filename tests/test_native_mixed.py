@@ -224,3 +224,41 @@ def test_what_is_made_of_an_empty_array_is_made_by_numpy():
             weights = np.bincount(np.resize(chosen, 8), np.arange(8.0), len(x)) if chosen.size else 0.0
             np.testing.assert_allclose(slope, np.cos(x) + weights, rtol=1e-14)
     assert not g.stats().eager
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [
+        ((3,), 0),
+        ((300,), 0),
+        ((3, 3), 1),
+        ((4, 1, 50), 1),
+        ((13, 3, 65), 1),
+        ((500, 2), 1),
+        ((2, 500), 0),
+        ((65, 9), None),
+        ((5, 13, 9), (0, 2)),
+    ],
+)
+@pytest.mark.parametrize("fun", [np.sum, np.mean])
+def test_a_sum_of_zeros_has_numpys_sign(fun, shape, axis):  # fmt: skip
+    def f(x):
+        return np.copysign(1.0, fun(x, axis=axis)) + np.copysign(2.0, fun(np.minimum(x, 0.0), axis=axis, keepdims=True))
+
+    g = cr.compile(f, backend="native")
+    for x in (np.ones(shape), np.full(shape, -0.0), np.zeros(shape), np.full(shape, -0.0)):
+        np.testing.assert_array_equal(g(x), f(x))
+    assert g.stats().share > 0.9
+
+
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+@pytest.mark.parametrize("n", [2, 300])
+def test_logarithms_of_sums_of_infinities(backend, n):
+    ends = np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, 1e308, -1e308, 1.0, -700.0])
+    a, b = (np.resize(v, (n, 81)) for v in (np.repeat(ends, 9), np.tile(ends, 9)))
+    g = cr.compile(lambda a, b: np.nan_to_num(np.logaddexp(a, b), nan=-3.0, posinf=7.0, neginf=-9.0), backend=backend)
+    for x, y in ((np.ones((n, 81)), np.ones((n, 81))), (a, b), (b, a)):
+        with np.errstate(all="ignore"):
+            want = np.nan_to_num(np.logaddexp(x, y), nan=-3.0, posinf=7.0, neginf=-9.0)
+            np.testing.assert_allclose(g(x, y), want)
+    assert g.stats().fallbacks == 0

@@ -54,5 +54,6 @@ def stirred(rng, x):
     kind = np.asarray(x).dtype
     if kind.kind not in "fc" or not np.size(x):
         return x
-    y = x * (1 + DIGITS * np.finfo(kind).eps * rng.uniform(-1, 1, np.shape(x)))
+    noise = DIGITS * rng.uniform(-1, 1, np.shape(x))
+    y = x * (1 + np.finfo(kind).eps * noise) + np.where(x == 0, 0, np.rint(noise) * np.finfo(kind).smallest_subnormal)
     return y if x.__class__ in (float, complex) else y.astype(kind)

@@ -98,9 +98,14 @@ def decay(made, x, like, scale=-1.0):
 def logaddexp(made, s, a, b):
     """The greater one, plus log1p(exp(-|a - b|))."""
     zero = [x.__class__ is not Symbol and x == 0 for x in (a, b)]
-    d = b if zero[0] else a if zero[1] else made.call(np.subtract, a, b, like=s)
-    y = made.call(np.log1p, decay(made, d, s), like=s)
-    m = made.call(np.maximum, d, 0.0, like=s) if any(zero) else made.call(np.maximum, a, b, like=s)
+    if any(zero):
+        d = b if zero[0] else a
+        m, e = made.call(np.maximum, d, 0.0, like=s), decay(made, d, s)
+    else:  # where both are the same infinity the difference is NaN, and nothing is added; NaN itself is in the maximum
+        d = made.call(np.absolute, made.call(np.subtract, a, b, like=s), like=s)
+        d = made.call(np.fmax, made.call(np.negative, d, like=s), -np.inf, like=s)
+        m, e = made.call(np.maximum, a, b, like=s), made.call(np.exp, d, like=s)
+    y = made.call(np.log1p, e, like=s)
     made.call(np.add, m, y, like=s, output=s)
 
 

@@ -19,7 +19,7 @@ from chainrule.program.native.nests_kinds import FOLDS, dtype_of
 from chainrule.program.native.nests_memory import checked, flat_view, load, load_at
 from chainrule.program.native.nests_positions import At, Unfit
 from chainrule.program.native.nests_walk import Walk
-from chainrule.program.native.scalars import clip, converted, literal, truth
+from chainrule.program.native.scalars import FLOATS, clip, converted, literal, truth
 from chainrule.program.native.values import Entries, Memory, Number, rows
 
 
@@ -173,8 +173,8 @@ class Emit(Walk):
                 y = converted(b, y, type_of(s.dtype))
         return y, level
 
-    def fold(self, fun, values, out, dtype):
-        """Write a reduction of values that are at hand, from the first to the last."""
+    def fold(self, fun, values, out, dtype, whole=True):
+        """Write a reduction of values that are at hand, from the first to the last; `whole` if it is all of it."""
         base, b = FOLDS[fun], self.b
         level = self.level_of(values)
         total = None
@@ -186,6 +186,11 @@ class Emit(Walk):
             else:
                 with self.at(level):
                     total = MAPS[base](b, total, x)
+        if (
+            whole and base is np.add and element_of(total.type) in FLOATS
+        ):  # NumPy begins with 0: a sum of zeros is never -0.0
+            with self.at(level):
+                total = b.binary("fadd", total, self.wide((constant(element_of(total.type), 0.0), 0), level))
         if fun is np.mean:
             with self.at(level):
                 count = self.wide((constant(element_of(total.type), len(values)), 0), level)

@@ -135,7 +135,7 @@ class Total:
         for c in self.combinations:
             reduced = itertools.product(*[range(self.shape[a]) for a in self.axes if a not in self.loop_axes])
             values = [w.value(self.x, self.position(c, r)) for r in reduced]
-            x = w.fold(self.fun if self.fun is not np.mean else np.sum, values, self.s.dtype, self.x.dtype)
+            x = w.fold(self.fun if self.fun is not np.mean else np.sum, values, self.s.dtype, self.x.dtype, False)
             x = w.wide(w.cast(x, bool if self.kind == "i1" else self.s.dtype), w.depth)
             if not self.inside:
                 self.add_in_memory(c, x)

@@ -64,20 +64,26 @@ def reduced(w, e, held: Lanes, where: np.ndarray, combine, start) -> Lanes:
         return Lanes([(first, -1)] * n, s.shape, s.dtype)
     have = element_of(held.refs[0][0].type)
     refs = held.refs
+    signed = combine is add and kind in FLOATS
+
+    def whole(blocks):
+        y = tree(b, blocks, combine)
+        return add(b, y, scalars.like(y, 0.0)) if signed else y  # NumPy begins with 0: a sum of zeros is never -0.0
+
     if n >= lanes.SCALAR or m < lanes.SCALAR:
         if n > lanes.WIDEST:
             raise NotLowered
         columns = [packed(b, [refs[p] for p in where[:, k].tolist()]) for k in range(m)]
         if have != kind:
             columns = [converted(b, c, kind) for c in columns]
-        return Lanes(entries_of(tree(b, columns, combine)), s.shape, s.dtype)
+        return Lanes(entries_of(whole(columns)), s.shape, s.dtype)
     made = []
     for row in where.tolist():
         blocks = []
         for k in range(0, m, lanes.WIDEST):
             block = packed(b, [refs[p] for p in row[k : k + lanes.WIDEST]])
             blocks.append(folded(b, converted(b, block, kind) if have != kind else block, combine))
-        made.append((tree(b, blocks, combine), -1))
+        made.append((whole(blocks), -1))
     return Lanes(made, s.shape, s.dtype)
 
 
