@@ -8,6 +8,7 @@ import functools
 
 import numpy as np
 
+from chainrule.engine.spec import sum_to
 from chainrule.program.ir import Program, interpret, run_equations
 
 EXACT = {
@@ -16,8 +17,9 @@ EXACT = {
 }  # fmt: skip
 ADDING = {
     np.sum, np.prod, np.mean, np.var, np.std, np.cumsum, np.cumprod, np.matmul, np.dot, np.einsum, np.tensordot,
-    np.inner, np.outer, np.vdot, np.trace, np.convolve, np.average, np.cov, np.corrcoef, np.trapezoid,
+    np.inner, np.outer, np.vdot, np.trace, np.convolve, np.average, np.cov, np.corrcoef, np.trapezoid, sum_to,
 }  # fmt: skip
+LINEAR = {np.sum, np.mean, np.cumsum, np.trace, sum_to}
 DIGITS = 4  # the units in the last place of a function of `libmvec`
 
 
@@ -40,13 +42,21 @@ def run_shaken(rng, equations, values):
         if hasattr(e, "run"):  # a loop: its rounds come back here
             e.run(values, functools.partial(run_shaken, rng))
             continue
-        kept = {s: values[s] for s in e.reads} if getattr(e, "fun", None) in ADDING else {}
-        values.update({s: stirred(rng, v) for s, v in kept.items()})  # as another order of the sum does
+        fun = getattr(e, "fun", None)
+        kept = {s: values[s] for s in e.reads} if fun in ADDING else {}
+        scale = 2.0**-20 if fun in LINEAR and rng.random() < 0.5 else 1  # which sum overflows depends on the order, too
+        values.update({s: scaled(stirred(rng, v), scale) for s, v in kept.items()})  # as another order does
         run_equations([e], values)
         values.update(kept)
-        if hasattr(e, "rule") and rounds(e.fun):
+        if fun is not None and rounds(fun):
             for s in e.outputs:
-                values[s] = stirred(rng, values[s])
+                values[s] = scaled(stirred(rng, values[s]), 1 / scale)
+
+
+def scaled(x, scale):
+    """Return a floating-point result times a power of 2."""
+    kind = np.asarray(x).dtype
+    return x if scale == 1 or kind.kind not in "fc" else x * kind.type(scale)
 
 
 def stirred(rng, x):
