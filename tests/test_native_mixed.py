@@ -11,6 +11,7 @@ from chainrule.program.native import mixed
 from chainrule.program.native.partition import Kernel, partition
 from chainrule.program.passes import optimise
 from chainrule.program.trace import trace
+from chainrule.rules.special.common import ratio_or_zero
 
 A = np.random.default_rng(0).normal(size=(3, 3)) * 0.5
 B = np.random.default_rng(1).normal(size=(40, 30)) * 0.5
@@ -262,3 +263,14 @@ def test_logarithms_of_sums_of_infinities(backend, n):
             want = np.nan_to_num(np.logaddexp(x, y), nan=-3.0, posinf=7.0, neginf=-9.0)
             np.testing.assert_allclose(g(x, y), want)
     assert g.stats().fallbacks == 0
+
+
+@pytest.mark.parametrize("a", [3.0, -2.0, 0.0])
+def test_a_ratio_at_zeros_of_both_signs(a):
+    def f(x):
+        return np.clip(ratio_or_zero(a, x), -1e3, 1e3)
+
+    g = cr.compile(f, backend="native")
+    with np.errstate(all="ignore"):
+        for x in (np.ones(4), np.array([0.0, -0.0, 5e-324, -2.0])):
+            np.testing.assert_array_equal(g(x), f(x))

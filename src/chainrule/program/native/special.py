@@ -56,10 +56,10 @@ def log_ratio(b, x, y):
 
 
 def ratio_or_zero(b, x, y):
-    """x / y; 0 for 0 / 0."""
+    """x / y; 0 for 0 / 0. As in the primitive itself, y is a sum: -0.0 is 0."""
     zero = like(x, 0.0)
     both = b.binary("and", b.compare("oeq", x, zero), b.compare("oeq", y, zero))
-    return divide(b, x, b.select(both, like(x, 1.0), y))
+    return divide(b, x, b.select(both, like(x, 1.0), b.binary("fadd", y, zero)))
 
 
 def rel_entr(b, x, y):
