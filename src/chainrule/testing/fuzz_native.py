@@ -17,7 +17,7 @@ from chainrule.program.ir import GuardFailed, interpret
 from chainrule.program.loops.ir import Loop
 from chainrule.program.native.values import MOST_ENTRIES
 from chainrule.testing.fuzz_compare import Comparison, by_bits
-from chainrule.testing.fuzz_noise import shaken
+from chainrule.testing.fuzz_noise import multiplied, shaken
 from chainrule.testing.fuzz_points import SAME, Differs
 from chainrule.testing.fuzz_writing import copied
 from chainrule.transforms import grad
@@ -58,7 +58,8 @@ class NativeComparison(Comparison):
             if any("can't be built" in why for why in made.stats().eager):
                 raise RuntimeError(made.stats().eager[-1])
             want = self.gradient(k) if gradient else self.plain[k]
-            beside = [functools.partial(self.on_some_path, made, k), lambda k=k: tree.flatten(f(*self.moved(k)))[0]]
+            beside = [functools.partial(self.on_some_path, made, k, run) for run in (self.shaken, multiplied)]
+            beside.append(lambda k=k: tree.flatten(f(*self.moved(k)))[0])
             self.near(found, want, beside, f"point {k}")
             for y in found:  # the caller's from now on
                 if isinstance(y, np.ndarray) and y.flags.writeable:
@@ -139,20 +140,23 @@ class NativeComparison(Comparison):
     def beside(self, path, given):
         """Return runs of a path's program beside: with other rounding inside, and with arguments moved."""
         return [
-            lambda: shaken(self.rng, path.program, list(given)),
+            lambda: self.shaken(path.program, list(given)),
+            lambda: multiplied(path.program, list(given)),
             lambda: interpret(path.program, [moved(self.rng, x) for x in given]),
         ]
 
-    def on_some_path(self, made, k):
-        """Run the program of a compiled function that holds at a point, with other rounding."""
+    def shaken(self, program, points):
+        """Run a program with other rounding."""
+        return shaken(self.rng, program, points)
+
+    def on_some_path(self, made, k, run):
+        """Run, by a function, the program of a compiled function that holds at a point."""
         points = tree.flatten(copied(list(self.points[k])))[0]
         for path in [p for kind in made._kinds.values() for p in kind.paths]:
             outside = path.surroundings.read()
-            found = (
-                ERROR
-                if outside is None
-                else outcome(lambda p=path, o=outside: shaken(self.rng, p.program, [*points, *o]))
-            )
+            if outside is None:
+                continue
+            found = outcome(functools.partial(run, path.program, [*points, *outside]))
             if found.__class__ is list:
                 return found
         return ERROR

@@ -36,6 +36,35 @@ def shaken(rng, program: Program, points: list) -> list:
     return interpret(program, points, functools.partial(run_shaken, rng))
 
 
+def multiplied(program: Program, points: list) -> list:
+    """Run a program as `interpret` does, with whole powers as products by squares.
+
+    Where a difference is exactly 0 in the one and not in the other, noise never tells.
+    """
+    return interpret(program, points, run_multiplied)
+
+
+def run_multiplied(equations, values):
+    """Run equations one by one, powers as products."""
+    for e in equations:
+        if hasattr(e, "run"):
+            e.run(values, run_multiplied)
+            continue
+        run_equations([e], values)
+        if getattr(e, "fun", None) is np.power and e.inputs[1].__class__ is int and 2 < e.inputs[1] < 64:
+            values[e.output] = by_squares(values[e.inputs[0]], e.inputs[1])
+
+
+def by_squares(x, n):
+    """Return x to a whole power, as machine code has it."""
+    y = None
+    while n:
+        if n & 1:
+            y = x if y is None else y * x
+        x, n = x * x, n // 2
+    return y
+
+
 def run_shaken(rng, equations, values):
     """Run equations one by one, and move what rounds."""
     for e in equations:
