@@ -469,3 +469,28 @@ def test_code_that_was_put_into_a_function_is_seen():
     assert [f(1.0), f(1.0)] == [2.0, 2.0]
     inner.__code__ = other.__code__  # as tools do that reload modules
     assert [f(1.0), f(1.0)] == [3.0, 3.0]
+
+
+def test_surroundings_that_change_in_each_call_end_as_python():
+    class Model:
+        w = 1.0
+
+    model = Model()
+    g = cr.compile(lambda x: np.sum(x * model.w), paths=2)
+    with pytest.warns(CompileWarning, match="its surroundings changed 8 times"):
+        for k in range(20):
+            model.w = np.full(3, float(k))
+            assert g(np.ones(3)) == 3.0 * k
+
+
+def test_a_function_that_calls_itself_without_end_says_so():
+    @cr.compile
+    def f(x):
+        return f(x) + 1.0
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CompileWarning)
+        for _ in range(2):
+            with pytest.raises(RecursionError):
+                f(1.0)
+    assert cr.compile(cr.grad(np.sin))(0.0) == 1.0

@@ -175,10 +175,11 @@ class Compiled:
             kind.paths = [p for p in kind.paths if p.surroundings.same()]
             kind.careful = [p for p in kind.careful if p.surroundings.same()]
             if kind.traces >= PATIENCE * self._most:
+                guards = kind.paths[0].program.guards if kind.paths else ()  # none of the paths may be left
                 return self._give_up(
                     kind, args, kwargs,
-                    f"it took {kind.traces} different ways, the last one at {kind.paths[0].program.guards[-1].place}"
-                    if kind.paths[0].program.guards else f"its surroundings changed {kind.traces} times",
+                    f"it took {kind.traces} different ways, the last one at {guards[-1].place}" if guards
+                    else f"its surroundings changed {kind.traces} times",
                 )  # fmt: skip
             kind.traces += 1
             if len(kind.paths) >= self._most:  # the one that served least often makes room
