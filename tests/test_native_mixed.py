@@ -242,14 +242,15 @@ def test_what_is_made_of_an_empty_array_is_made_by_numpy():
     ],
 )
 @pytest.mark.parametrize("fun", [np.sum, np.mean])
-def test_a_sum_of_zeros_has_numpys_sign(fun, shape, axis):  # fmt: skip
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+def test_a_sum_of_zeros_has_numpys_sign(backend, fun, shape, axis):  # fmt: skip
     def f(x):
         return np.copysign(1.0, fun(x, axis=axis)) + np.copysign(2.0, fun(np.minimum(x, 0.0), axis=axis, keepdims=True))
 
-    g = cr.compile(f, backend="native")
+    g = cr.compile(f, backend=backend)
     for x in (np.ones(shape), np.full(shape, -0.0), np.zeros(shape), np.full(shape, -0.0)):
         np.testing.assert_array_equal(g(x), f(x))
-    assert g.stats().share > 0.9
+    assert backend == "numpy" or g.stats().share > 0.9
 
 
 @pytest.mark.parametrize("backend", ["numpy", "native"])

@@ -2,6 +2,7 @@
 
 import re
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -458,3 +459,15 @@ def test_infinite_slopes_of_branches_that_some_runs_leave_out():
     np.testing.assert_array_equal(each, [[[0, 0], [0, 0.25]], [[0.5, 0], [0, 0]]])
     rate = lambda X: cr.vmap(cr.grad(lambda x: np.where(x > 0, x**1.5, x * x).sum()))(X).sum()
     np.testing.assert_array_equal(cr.grad(rate)(z), [[2.0, 0.375], [0.75, 2.0]])
+
+
+def test_deviations_of_single_entries_under_masks_are_those_of_the_rows():
+    def f(row):
+        return np.sum(np.std(row[None], axis=0, where=row > 1.5))
+
+    rows = np.array([[1.0, 1.0], [2.0, 2.0], [1.0, 2.0]])  # of one entry 0; of none NaN, and so is the derivative
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        want = np.stack([cr.grad(f)(row) for row in rows])
+        np.testing.assert_array_equal(want, [[np.nan, np.nan], [0.0, 0.0], [np.nan, 0.0]])
+        np.testing.assert_array_equal(cr.vmap(cr.grad(f))(rows), want)

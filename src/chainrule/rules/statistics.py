@@ -142,7 +142,9 @@ def _written(fun, root):
         y = total if keepdims else reduced(total, shape_of(np.sum(value(square), axis=axis)))
         if not root:
             return y
-        flat = value(y) == 0  # where all entries are the mean the derivative is 0, as that of the rule; in records, too
+        flat = value(y) == 0  # where all entries are the mean the derivative is 0, as that of the rule
+        if not ordinary(y) and not np.any(flat):
+            return np.sqrt(y)
         return np.where(flat, y.dtype.type(0), np.sqrt(np.where(flat, y.dtype.type(1), y)))
 
     call.__name__ = call.__qualname__ = "std" if root else "var"

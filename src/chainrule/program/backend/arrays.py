@@ -92,10 +92,10 @@ def is_same(e, fun, x, s) -> bool:
 
 
 def is_of_one(e, fun, x, s) -> bool:
-    """Tell whether an equation reduces axes of length 1 only."""
+    """Tell whether an equation reduces axes of length 1 only, and gives what it takes: a sum of -0.0 is 0.0."""
     if fun is sum_to:
         return x.size == s.size > 0
-    return fun in SUMS and x.size == s.size > 0 and plain_sum(e, x) is not None
+    return fun in SUMS and SUMS[fun] != "add" and x.size == s.size > 0 and plain_sum(e, x) is not None
 
 
 def is_take(e, fun, x) -> bool:
@@ -259,7 +259,7 @@ class Words:
         name, text = SUMS.get(fun, "add"), self.at(e, x)
         last = "" if target is None else f", {target}"
         count = math.prod(x.shape[a] for a in axes)
-        if name == "add" and len(x.shape) == 2 and len(axes) == 1 and x.dtype == FLOAT and count <= SHORT_SUM:
+        if name == "add" and len(x.shape) == 2 and len(axes) == 1 and x.dtype == FLOAT and 1 < count <= SHORT_SUM:
             n = x.shape[axes[0]]
             if axes[0]:
                 done = f"{text}.dot({self.ones(n, 1) if keep else self.ones(n)}{last})"
@@ -309,7 +309,7 @@ class Words:
             index = entry(e.params["index"], x.shape)
             return f"{text}[{', '.join(map(str, index))}]"
         name, size = SUMS.get(fun, "add"), math.prod(x.shape)
-        if name == "add" and x.dtype == FLOAT and len(x.shape) == 1 and size <= SHORT_SUM:
+        if name == "add" and x.dtype == FLOAT and len(x.shape) == 1 and 1 < size <= SHORT_SUM:
             done = f"{text}.dot({self.ones(size)})"
         elif name in ("maximum", "minimum") and x.dtype == FLOAT and size:
             done = f"f64({text}.item({text}.arg{name[:3]}()))"

@@ -46,7 +46,8 @@ OPERATORS = {
     operator.truediv: np.divide, operator.pow: np.power, abs: np.absolute,
 }
 # fmt: on
-SAME = {float, np.sum, np.prod, np.max, np.min, np.mean, sum_to, real_part, np.real}  # of one number that number
+SAME = {float, np.prod, np.max, np.min, sum_to, real_part, np.real}  # of one number that number
+ADDED = {np.sum, np.mean}  # the same, but that NumPy begins with 0: of -0.0 it is 0.0
 ARRAY = {np.reshape, spread_to}  # of one number an array without axes
 
 
@@ -105,8 +106,12 @@ def expression(e):
         return ("{1} if {0} else {2}", "array") if len(xs) == 3 else None
     if not xs or not all(map(is_float, xs)):
         return None
-    if fun in SAME or (fun is cast_to and e.params.get("dtype") == FLOAT):
-        return ("{}", "number") if e.params.keys() <= {"axis", "keepdims", "shape", "dtype"} else None
+    if fun in SAME or fun in ADDED or (fun is cast_to and e.params.get("dtype") == FLOAT):
+        return (
+            ("{} + 0.0" if fun in ADDED else "{}", "number")
+            if e.params.keys() <= {"axis", "keepdims", "shape", "dtype"}
+            else None
+        )
     if fun in ARRAY:
         return ("{}", "array") if e.params.get("shape") in ((), None) and e.params.keys() <= {"shape"} else None
     if fun is getitem:
